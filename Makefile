@@ -1,0 +1,47 @@
+# Two commands matter: `make run` (the demo) and `make test`. Each sets up everything it needs first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help run test setup check campaigns bench lock docs clean
+
+help:            ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(READY)    ## Set up, then run the demo
+	$(BIN)/syncline demo
+
+test: $(READY)   ## Set up, then lint, type-check and run all tests
+	$(PYTHON) tools/setup.py --tests
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest -q --ignore=tests/campaigns
+
+setup: $(READY)  ## Make the virtual environment and install the pinned packages
+
+$(READY): requirements.lock pyproject.toml tools/setup.py
+	$(PYTHON) tools/setup.py
+	@touch $@
+
+check: $(READY)  ## Lint, type-check and check who imports whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+campaigns: $(READY) ## Run the fault campaigns in their short form (LONG=1: in full)
+	$(PYTHON) tools/setup.py --tests
+	SYNCLINE_LONG=$(LONG) $(BIN)/python -m pytest -q -s tests/campaigns
+
+bench: $(READY)  ## Run every benchmark against its peer
+	$(BIN)/syncline bench all
+
+docs: $(READY)   ## Write the generated pages anew from the code
+	$(BIN)/python tools/docs.py
+
+lock: $(READY)   ## Resolve pyproject.toml anew into requirements.lock
+	$(PYTHON) tools/lock.py
+
+clean:           ## Remove what set-up made
+	rm -rf $(VENV) node_modules tests/interop/node_modules .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""Syncline lands decentralised pub/sub networks in Spark, with proof."""

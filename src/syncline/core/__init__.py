@@ -1,0 +1,1 @@
+"""The words every floor shares: records, verdicts, errors, keys, settings, ports. Imports nothing of ours."""

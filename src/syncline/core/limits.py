@@ -1,0 +1,41 @@
+"""Every cap in one place: no queue, cache, pool or buffer in Syncline grows past a number written here.
+
+Numbers an operator may change are settings (core/settings.py) whose defaults come from here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+SECOND: Final = 1_000_000  # times are microseconds
+HOUR: Final = 3_600 * SECOND
+DAY: Final = 24 * HOUR
+
+# the record
+RAW_INLINE_MAX: Final = MIB  # larger raw bytes go to object storage by reference
+RAW_MAX: Final = 64 * MIB
+TEXT_MAX: Final = 1_024  # characters of topic, key, publisher and peer
+
+# the journal
+JOURNAL_QUEUE_MAX: Final = 10_000  # appends waiting for the writer thread
+JOURNAL_COMMIT_RECORDS: Final = 4_096  # records in one group commit
+JOURNAL_COMMIT_BYTES: Final = 32 * MIB
+SEGMENT_SECONDS: Final = 5
+SEGMENT_BYTES: Final = 64 * MIB
+SEGMENT_RECORDS: Final = 1_000_000
+REFUSED_PER_PEER_HOUR: Final = 1_000  # rejects and ignores kept as rows; more are only counted
+REFUSED_PEERS: Final = 10_000  # peers counted by name in an hour; the rest share one counter
+DISK_FREE_REJECTS: Final = 512 * MIB  # below this, rejects and ignores are no longer kept
+DISK_FREE_ALL: Final = 128 * MIB  # below this, nothing is taken in
+
+# the node
+SUBSCRIPTION_QUEUE: Final = 1_024  # records waiting for one slow listener
+INCOMING_BATCH: Final = 1_024
+
+# HTTP
+API_PAGE_RECORDS: Final = 10_000
+API_BODY_BYTES: Final = 8 * MIB
+API_CONNECTIONS: Final = 256
+API_IDEMPOTENCY_KEYS: Final = 10_000

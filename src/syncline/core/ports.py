@@ -1,0 +1,161 @@
+"""The seams between floors: what a protocol may ask of the node, and what the node asks of a protocol.
+
+Only shapes and their guarantees; the node implements `Sink`, the journal `StateReader` and `RecordReader`, the command
+line wires `Archive` to the lake. Protocol plug-ins are found through the entry-point group `syncline.protocols`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, Protocol, runtime_checkable
+
+import msgspec
+
+from syncline.core.clock import Clock
+from syncline.core.keys import NodeKey
+from syncline.core.record import Arrival, Incoming, Record
+
+
+class Anything(Enum):
+    """Marks a state change that does not care what was there before."""
+
+    ANY = "any"
+
+
+ANY: Final = Anything.ANY
+
+
+class StateChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing a protocol must not forget, written in the same transaction as the records it belongs to.
+
+    `space` is the protocol's own drawer (`"sdsp.publisher"`). `value=None` removes. With `expect`, the change happens
+    only if the present value is that one (`None`: absent); otherwise the whole append fails with ConflictError and
+    nothing of it is kept.
+    """
+
+    space: str
+    key: bytes
+    value: bytes | None
+    expires_at: int | None = None
+    expect: bytes | Anything | None = ANY
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to an arrival, given only after the commit is on disk.
+
+    `record` carries the final verdict (an accepted arrival may have turned out to be a duplicate). It is None when a
+    cap on rejects and ignores was reached and the arrival was only counted; `arrival` then says what it was.
+    """
+
+    arrival: Arrival
+    record: Record | None
+
+    @property
+    def accepted(self) -> bool:
+        return self.arrival.accepted
+
+
+class Sink(Protocol):
+    """Where a service hands every message it gets or sends.
+
+    Guarantee: when `receive` returns, each message has been judged, and every kept one is on disk together with
+    `state`; receipts come in the order of `incoming`. Concurrent calls may be committed in either order. If cancelled,
+    the messages may or may not have been kept.
+    """
+
+    async def receive(self, incoming: Sequence[Incoming], state: Sequence[StateChange] = ()) -> list[Receipt]: ...
+
+
+class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records to read; every field that is set narrows the answer. Order is by lsn."""
+
+    after: int = 0  # lsn, exclusive
+    before: int | None = None  # lsn, exclusive
+    protocol: str | None = None
+    topic: str | None = None
+    kind: str | None = None
+    key: str | None = None
+    publisher: str | None = None
+    seq_from: int | None = None
+    seq_to: int | None = None  # inclusive
+    received_from: int | None = None
+    received_to: int | None = None  # exclusive
+    id: bytes | None = None
+    verdict: str | None = None
+    descending: bool = False
+    limit: int = 1_000
+
+
+class RecordReader(Protocol):
+    """Reads what the journal holds. Sees only what is committed."""
+
+    def read(self, query: RecordQuery) -> list[Record]: ...
+
+
+class StateReader(Protocol):
+    """Reads protocol state. Sees only what is committed and not expired."""
+
+    def get_state(self, space: str, key: bytes) -> bytes | None: ...
+
+    def scan_state(self, space: str, prefix: bytes = b"", limit: int = 10_000) -> list[tuple[bytes, bytes]]: ...
+
+
+class Archive(Protocol):
+    """Records older than the journal keeps, from the lake. May be slow; order is by lsn within node and epoch."""
+
+    def read(self, query: RecordQuery) -> AsyncIterator[Record]: ...
+
+
+class Judge(Protocol):
+    """Decodes one message and decides on it. Never raises for bad input; must not block."""
+
+    def __call__(self, incoming: Incoming) -> Arrival: ...
+
+
+Publish = Callable[[Mapping[str, Any]], Any]
+
+
+@runtime_checkable
+class Service(Protocol):
+    """A running conversation of one protocol: a thin driver over its sans-I/O session."""
+
+    async def run(self, *, started: Callable[[], None]) -> None:
+        """Run until cancelled; call `started` once it can be used."""
+        ...
+
+    async def publish(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send one message, described by the fields `POST /api/v1/publish/{protocol}` takes."""
+        ...
+
+    def peers(self) -> list[Mapping[str, Any]]:
+        """Who it talks to, as `/api/v1/peers` shows it."""
+        ...
+
+    def statistics(self) -> Mapping[str, int | float]:
+        """Counters and gauges, as `/metrics` shows them."""
+        ...
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a protocol may use of the node it runs in."""
+
+    key: NodeKey
+    clock: Clock
+    sink: Sink
+    records: RecordReader
+    state: StateReader
+    settings: Any  # the protocol's own settings struct
+    archive: Archive | None = None
+    public_url: str = ""
+
+
+class ProtocolPlugin(Protocol):
+    """What an entry point of `syncline.protocols` names."""
+
+    name: str
+    settings: type[msgspec.Struct]  # the section [name] of syncline.toml
+
+    def judge(self, ground: Ground) -> Judge: ...
+
+    def service(self, ground: Ground) -> Service: ...

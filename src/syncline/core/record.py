@@ -1,0 +1,105 @@
+"""The record: one row for every arrival, good or bad, the same in node, journal, segment and table.
+
+Holds the fields and their names; how they are stored (SQLite, Arrow) belongs to the journal.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from syncline.core.errors import UsageError
+from syncline.core.verdict import Outcome, Reason, Verdict
+
+SEQ_MAX: Final = 2**64 - 1
+
+
+class Direction(StrEnum):
+    IN = "in"
+    OUT = "out"
+
+
+class Incoming(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes as a network handed them over, before anybody judged them."""
+
+    protocol: str
+    topic: str
+    raw: bytes
+    peer: str
+    received_at: int  # microseconds since 1970, as all times here
+    direction: Direction = Direction.IN
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A judged message, not stored yet.
+
+    `publisher` wrote it, `peer` handed it to us. `id` is the protocol's own identity of the message (docs/segments.md),
+    unique only among live accepted rows of one node. `key` names what the message is about (an object, a satellite).
+    """
+
+    protocol: str
+    topic: str
+    kind: str
+    id: bytes
+    received_at: int
+    verdict: Outcome
+    reason: Reason | None = None
+    direction: Direction = Direction.IN
+    key: str = ""
+    publisher: str = ""
+    peer: str = ""
+    seq: int | None = None
+    published_at: int | None = None
+    expires_at: int | None = None
+    raw: bytes | None = None
+    raw_ref: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        return self.verdict is Outcome.ACCEPT
+
+    def judged(self, verdict: Verdict) -> Arrival:
+        """The same arrival under another verdict; an ignored one keeps no raw bytes."""
+        kept = verdict.outcome is not Outcome.IGNORE
+        return msgspec.structs.replace(
+            self,
+            verdict=verdict.outcome,
+            reason=verdict.reason,
+            raw=self.raw if kept else None,
+            raw_ref=self.raw_ref if kept else None,
+        )
+
+
+class Record(Arrival, frozen=True, kw_only=True):
+    """An arrival the journal has kept. (node, epoch, lsn) is its key everywhere."""
+
+    node: str
+    epoch: str
+    lsn: int
+
+    @property
+    def name(self) -> RecordName:
+        return RecordName(self.node, self.epoch, self.lsn)
+
+
+class RecordName(msgspec.Struct, frozen=True, order=True):
+    """How a person types or reads a record: node/epoch/lsn."""
+
+    node: str
+    epoch: str
+    lsn: int
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.epoch}/{self.lsn}"
+
+    @classmethod
+    def parse(cls, text: str) -> RecordName:
+        match = re.fullmatch(r"([0-9A-Za-z]+)/([0-9a-f]{16})/([0-9]{1,19})", text)
+        if match is None:
+            raise UsageError(
+                f"{text!r} is not a record's name", hint="write node/epoch/lsn, as `syncline tail` prints it"
+            )
+        return cls(match[1], match[2], int(match[3]))

@@ -1,0 +1,40 @@
+"""Fixtures for every floor."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VECTORS = Path(__file__).parent / "vectors"
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The node runs on trio; tests of library code that users call ask for both backends themselves."""
+    return "trio"
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Callable[[str], list[dict[str, Any]]]:
+    """The vectors of one protocol, made by independent implementations."""
+
+    def load(protocol: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((VECTORS / f"{protocol}.json").read_text())["vectors"]
+        return found
+
+    return load
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """With CI=true a skip is a failure: nothing may hide."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+        report.longrepr = f"skipped with CI=true: {report.longrepr}"
