@@ -22,6 +22,11 @@ TEXT_MAX: Final = 1_024  # characters of topic, key, publisher and peer
 JOURNAL_QUEUE_MAX: Final = 10_000  # appends waiting for the writer thread
 JOURNAL_COMMIT_RECORDS: Final = 4_096  # records in one group commit
 JOURNAL_COMMIT_BYTES: Final = 32 * MIB
+JOURNAL_PAGE_BYTES: Final = 8 * KIB
+JOURNAL_CACHE_BYTES: Final = 64 * MIB  # pages one connection keeps in memory
+JOURNAL_IDLE_READERS: Final = 8  # read-only connections kept open
+JOURNAL_BUSY_MS: Final = 10_000  # how long a reader waits for a lock, during recovery of the file
+JOURNAL_READ_MAX: Final = 100_000  # records one read returns, whatever its limit says
 SEGMENT_SECONDS: Final = 5
 SEGMENT_BYTES: Final = 64 * MIB
 SEGMENT_RECORDS: Final = 1_000_000
@@ -29,6 +34,7 @@ REFUSED_PER_PEER_HOUR: Final = 1_000  # rejects and ignores kept as rows; more a
 REFUSED_PEERS: Final = 10_000  # peers counted by name in an hour; the rest share one counter
 DISK_FREE_REJECTS: Final = 512 * MIB  # below this, rejects and ignores are no longer kept
 DISK_FREE_ALL: Final = 128 * MIB  # below this, nothing is taken in
+DISK_PROBE_SECONDS: Final = 1.0  # how old the last look at the disk may be
 
 # the node
 SUBSCRIPTION_QUEUE: Final = 1_024  # records waiting for one slow listener

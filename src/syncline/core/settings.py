@@ -21,7 +21,13 @@ from syncline.core.errors import SettingsError
 
 ENVIRONMENT_PREFIX: Final = "SYNCLINE_"
 FILE_NAME: Final = "syncline.toml"
-RESERVED_VARIABLES: Final = frozenset({"SYNCLINE_CONFIG"})  # names the settings file; read by the command line
+RESERVED_VARIABLES: Final = frozenset(
+    {
+        "SYNCLINE_CONFIG",  # names the settings file; read by the command line
+        "SYNCLINE_CRASH_AT",  # arms a crash point in tests; read by core/crash.py
+        "SYNCLINE_LONG",  # asks the fault campaigns for their full figures; read by tests
+    }
+)
 
 Origin = Literal["default", "file", "environment", "flag"]
 Bytes = Annotated[int, Meta(ge=0)]

@@ -1,0 +1,148 @@
+"""The journal's SQLite file: its tables, how connections to it are opened, and what its failures mean.
+
+Every page carries a checksum (SQLite's checksum VFS), so a damaged page is an error and never a wrong answer. What is
+written, and when, is the writer's business.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+import apsw.sqlite_extra
+
+from syncline.core import limits
+from syncline.core.errors import CorruptionError, MissingError, OverloadedError, SynclineError, UnavailableError
+
+VERSION: Final = 1
+CHECKSUM_VFS: Final = "cksmvfs"
+CHECKSUM_BYTES: Final = 8  # at the end of every page
+
+# Rows carry `crc` beside the page checksums: a page that was zeroed, or took the place of another, has a valid sum.
+SCHEMA: Final = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+CREATE TABLE records (
+    lsn INTEGER PRIMARY KEY,
+    protocol TEXT NOT NULL, direction TEXT NOT NULL, topic TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
+    publisher TEXT NOT NULL, peer TEXT NOT NULL, seq BLOB, id BLOB NOT NULL,
+    published_at INTEGER, received_at INTEGER NOT NULL, expires_at INTEGER,
+    verdict TEXT NOT NULL, reason TEXT, raw_ref TEXT, crc INTEGER NOT NULL, raw BLOB
+) STRICT;
+CREATE INDEX records_by_topic ON records (topic);
+CREATE INDEX records_by_time ON records (received_at);
+CREATE INDEX records_by_publisher ON records (publisher, seq) WHERE publisher <> '';
+CREATE INDEX records_by_key ON records (key) WHERE key <> '';
+CREATE INDEX accepted_by_id ON records (id) WHERE verdict = 'accept';
+CREATE INDEX refused_by_id ON records (id) WHERE verdict <> 'accept';
+CREATE TABLE state (
+    space TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, expires_at INTEGER, crc INTEGER NOT NULL,
+    PRIMARY KEY (space, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX state_by_expiry ON state (expires_at) WHERE expires_at IS NOT NULL;
+CREATE TABLE refused (
+    hour INTEGER NOT NULL, peer TEXT NOT NULL, kept INTEGER NOT NULL, counted INTEGER NOT NULL,
+    PRIMARY KEY (hour, peer)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE counted (
+    protocol TEXT NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL,
+    PRIMARY KEY (protocol, verdict, reason)
+) STRICT, WITHOUT ROWID;
+"""
+
+_DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+_registering = threading.Lock()
+
+
+def connect(path: Path, *, write: bool = False, vfs: str = CHECKSUM_VFS) -> apsw.Connection:
+    """A connection that verifies page checksums; `write` creates the file if need be."""
+    _register_checksums()
+    flags = apsw.SQLITE_OPEN_READONLY
+    if write:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    with failures(path):
+        connection = apsw.Connection(str(path), flags=flags, vfs=vfs)
+        connection.set_busy_timeout(limits.JOURNAL_BUSY_MS)
+        connection.pragma("mmap_size", 0)  # a read error under mmap is a signal that kills the process
+        connection.pragma("cache_size", -limits.JOURNAL_CACHE_BYTES // limits.KIB)
+        return connection
+
+
+def create(connection: apsw.Connection, *, node: str, epoch: str) -> None:
+    """Lay out an empty file. Page size and reserved bytes must precede the first page."""
+    connection.reserve_bytes("main", CHECKSUM_BYTES)
+    connection.pragma("page_size", limits.JOURNAL_PAGE_BYTES)
+    with connection:
+        connection.execute(SCHEMA)
+        values = {"version": VERSION, "node": node, "epoch": epoch, "sealed": 0, "newest": 0, "commits": 0}
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", list(values.items()))
+
+
+def check_layout(connection: apsw.Connection, path: Path) -> dict[str, Any]:
+    """The meta table of a file of ours. A damaged header must not switch the checksums off unnoticed."""
+    with failures(path):
+        if connection.reserve_bytes("main") != CHECKSUM_BYTES or connection.pragma("checksum_verification") != "1":
+            raise damaged("the header is damaged, or this is not a journal", path)
+        rows: Any = connection.execute("SELECT name, value FROM meta")
+        found: dict[str, Any] = dict(rows)
+    missing = {"version", "node", "epoch", "sealed", "newest", "commits"} - found.keys()
+    if missing:
+        raise damaged(f"the journal lacks {', '.join(sorted(missing))}", path)
+    if found["version"] != VERSION:
+        raise SynclineError(
+            f"the journal has version {found['version']}, this program writes version {VERSION}",
+            hint="use the version of syncline that made it",
+            about=str(path),
+        )
+    return found
+
+
+def damaged(what: str, path: Path) -> CorruptionError:
+    return CorruptionError(what, hint="run `syncline journal verify`, then `syncline journal recover`", about=str(path))
+
+
+@contextmanager
+def failures(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours: damage, a full disk, or a disk that fails."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise damaged(f"the journal is damaged: {error}", path) from error
+    except apsw.FullError as error:
+        raise OverloadedError(
+            "the disk is full", hint="free space on the disk of the journal", about=str(path)
+        ) from error
+    except apsw.IOError as error:
+        if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_DATA:
+            raise damaged("a page of the journal does not match its checksum", path) from error
+        raise UnavailableError(f"the journal's disk failed: {error}", about=str(path)) from error
+    except (apsw.CantOpenError, apsw.BusyError, apsw.ReadOnlyError) as error:
+        raise UnavailableError(f"the journal cannot be opened: {error}", about=str(path)) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in this folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _register_checksums() -> None:
+    """Load the checksum VFS once per process, leaving SQLite's default VFS as it was."""
+    with _registering:
+        if CHECKSUM_VFS in apsw.vfs_names():
+            return
+        default = apsw.vfs_names()[0]
+        try:
+            apsw.sqlite_extra.load(apsw.Connection(":memory:"), "cksumvfs")
+        except (apsw.sqlite_extra.NotAvailable, apsw.Error) as error:
+            raise MissingError(
+                f"this build of apsw lacks SQLite's checksum VFS: {error}", hint="pip install --force-reinstall apsw"
+            ) from error
+        apsw.set_default_vfs(default)

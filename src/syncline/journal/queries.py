@@ -1,0 +1,60 @@
+"""A RecordQuery as SQL that an index answers. Knows the tables, opens nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncline.core import limits
+from syncline.core.errors import UsageError
+from syncline.core.ports import RecordQuery
+from syncline.core.record import SEQ_MAX
+from syncline.journal.rows import SELECT
+
+
+def select(query: RecordQuery) -> tuple[str, list[Any]]:
+    """The statement and its bindings."""
+    if query.limit < 0:
+        raise UsageError("a limit cannot be negative")
+    where, bindings = conditions(query)
+    order = "DESC" if query.descending else "ASC"
+    limit = min(query.limit, limits.JOURNAL_READ_MAX)
+    return f"{SELECT} WHERE {where} ORDER BY lsn {order} LIMIT {limit}", bindings
+
+
+def conditions(query: RecordQuery) -> tuple[str, list[Any]]:
+    """The narrowing part of the statement alone."""
+    terms = ["lsn > ?"]
+    bindings: list[Any] = [_lsn(query.after)]
+
+    def add(term: str, value: Any) -> None:
+        if value is not None:
+            terms.append(term)
+            bindings.append(value)
+
+    add("lsn < ?", None if query.before is None else _lsn(query.before))
+    add("topic = ?", query.topic)
+    add("publisher = ? AND publisher <> ''" if query.publisher else "publisher = ?", query.publisher)
+    add("key = ? AND key <> ''" if query.key else "key = ?", query.key)
+    add("seq >= ?", _seq(query.seq_from))
+    add("seq <= ?", _seq(query.seq_to))
+    add("received_at >= ?", query.received_from)
+    add("received_at < ?", query.received_to)
+    add("protocol = ?", query.protocol)
+    add("kind = ?", query.kind)
+    if query.id is not None:  # each half is answered by its own partial index
+        terms.append("((verdict = 'accept' AND id = ?) OR (verdict <> 'accept' AND id = ?))")
+        bindings += [query.id, query.id]
+    add("verdict = ?", query.verdict)
+    return " AND ".join(terms), bindings
+
+
+def _lsn(value: int) -> int:
+    return max(-1, min(value, 2**63 - 1))
+
+
+def _seq(value: int | None) -> bytes | None:
+    if value is None:
+        return None
+    if not 0 <= value <= SEQ_MAX:
+        raise UsageError(f"seq must lie between 0 and {SEQ_MAX}")
+    return value.to_bytes(8, "big")
