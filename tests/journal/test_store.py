@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import anyio
 import pytest
-from tests.journal.conftest import NOW, HandClock, arrival
 
 from syncline.core.errors import ClosedError, ConflictError, UsageError
 from syncline.core.ports import RecordQuery, StateChange
@@ -12,6 +11,7 @@ from syncline.core.record import SEQ_MAX, Direction
 from syncline.core.verdict import Outcome, Reason
 from syncline.formats.records import to_arrow
 from syncline.journal import Journal
+from tests.journal.conftest import NOW, HandClock, arrival
 
 pytestmark = pytest.mark.anyio
 
