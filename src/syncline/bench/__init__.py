@@ -1,0 +1,5 @@
+"""Benchmarks: each scenario is a module with `run(scale) -> dict`, a ratio against a named peer measured in one run."""
+
+from typing import Final
+
+SCENARIOS: Final = ("journal",)

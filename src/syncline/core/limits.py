@@ -37,8 +37,8 @@ DISK_FREE_ALL: Final = 128 * MIB  # below this, nothing is taken in
 DISK_PROBE_SECONDS: Final = 1.0  # how old the last look at the disk may be
 
 # the node
-SUBSCRIPTION_QUEUE: Final = 1_024  # records waiting for one slow listener
-INCOMING_BATCH: Final = 1_024
+DELIVERY_BATCH: Final = 1_000  # records a follower is handed at once
+STOP_SECONDS: Final = 10  # how long a node may take to stop its protocols
 
 # HTTP
 API_PAGE_RECORDS: Final = 10_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -113,10 +113,16 @@ class Judge(Protocol):
     def __call__(self, incoming: Incoming) -> Arrival: ...
 
 
-Publish = Callable[[Mapping[str, Any]], Any]
+class WebMount(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages and routes a protocol adds to the node's HTTP server, behind its guard."""
+
+    prefix: str  # "/sdsp"
+    app: Any  # an ASGI application; sees paths below the prefix
+    is_open: Callable[
+        [str], bool
+    ]  # whether a path (with prefix) needs no bearer token, because it holds a secret itself
 
 
-@runtime_checkable
 class Service(Protocol):
     """A running conversation of one protocol: a thin driver over its sans-I/O session."""
 
@@ -124,8 +130,11 @@ class Service(Protocol):
         """Run until cancelled; call `started` once it can be used."""
         ...
 
-    async def publish(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Send one message, described by the fields `POST /api/v1/publish/{protocol}` takes."""
+    async def publish(self, request: Mapping[str, Any], state: Sequence[StateChange] = ()) -> Mapping[str, Any]:
+        """Send one message, described by the fields `POST /api/v1/publish/{protocol}` takes.
+
+        `state` goes into the same transaction as the message's record: hand it on to `Sink.receive`.
+        """
         ...
 
     def peers(self) -> list[Mapping[str, Any]]:
@@ -134,6 +143,10 @@ class Service(Protocol):
 
     def statistics(self) -> Mapping[str, int | float]:
         """Counters and gauges, as `/metrics` shows them."""
+        ...
+
+    def web(self) -> WebMount | None:
+        """What it serves over HTTP, if anything."""
         ...
 
 

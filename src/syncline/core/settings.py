@@ -47,6 +47,9 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     public_url: Annotated[str, Meta(description="address others reach the HTTP API at; needed to offer historyUri")] = (
         ""
     )
+    clock_urls: Annotated[
+        list[str], Meta(description="HTTP addresses whose Date header `syncline doctor` compares our clock with")
+    ] = []
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -82,6 +82,11 @@ class Verdict(msgspec.Struct, frozen=True):
     def accepted(self) -> bool:
         return self.outcome is Outcome.ACCEPT
 
+    @property
+    def blames_sender(self) -> bool:
+        """Whether it counts against the peer: a reject that is not a fault of ours."""
+        return self.outcome is Outcome.REJECT and self.reason is not Reason.JUDGE_FAILED
+
 
 ACCEPT = Verdict(Outcome.ACCEPT)
 

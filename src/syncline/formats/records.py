@@ -5,7 +5,9 @@ The version below is written into every segment; docs/segments.md states it. Fil
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -68,3 +70,26 @@ def from_arrow(batch: pa.RecordBatch) -> list[Record]:
     columns["verdict"] = [Outcome(value) for value in columns["verdict"]]
     columns["reason"] = [None if value is None else Reason(value) for value in columns["reason"]]
     return [Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """A record as JSON shows it: bytes as base64 (`id` as hex), `seq` as text, times in ISO 8601."""
+    fields: dict[str, Any] = {"name": str(record.name)}
+    for field in RECORD_SCHEMA.names:
+        value = getattr(record, field)
+        if field == "id":
+            value = value.hex()
+        elif field == "seq":
+            value = None if value is None else str(value)
+        elif field in _STAMPS:
+            value = None if value is None else iso_time(value)
+        elif isinstance(value, bytes):
+            value = b64encode(value).decode()
+        fields[field] = value
+    return fields
+
+
+def iso_time(microseconds: int) -> str:
+    """`2026-03-01T12:00:00.000000Z`"""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"

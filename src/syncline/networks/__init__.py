@@ -1,0 +1,1 @@
+"""How bytes move. A network knows nothing of the messages it carries."""

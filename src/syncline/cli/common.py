@@ -1,0 +1,48 @@
+"""What commands share: where settings come from, and the options every command has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from syncline.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from syncline.core.settings import Settings
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs; logs stay on stderr")]
+NodeUrl = Annotated[
+    str | None, typer.Option("--node", metavar="URL", help="A running node's API [default: the one of the settings]")
+]
+
+
+class Invocation(msgspec.Struct, frozen=True):
+    """How this run of the program was called."""
+
+    config: Path | None = None
+    overrides: tuple[str, ...] = ()
+
+    def settings(self, *, need_file: bool = False, flags: dict[str, Any] | None = None) -> Settings:
+        """The settings in force; without a file, the defaults, unless the command needs a node's folder."""
+        from syncline.core import settings
+        from syncline.node.plugins import protocol_sections
+
+        file = self.config or Path(settings.FILE_NAME)
+        found = file if (self.config or need_file or file.exists()) else None
+        pairs = dict(_pair(text) for text in self.overrides)
+        return settings.load(file=found, flags={**pairs, **(flags or {})}, sections=protocol_sections())
+
+
+def invocation(context: typer.Context) -> Invocation:
+    found = context.find_object(Invocation)
+    return found if found is not None else Invocation()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--set takes KEY=VALUE, not {text!r}", hint="for example --set api.port=0")
+    return name.strip(), value.strip()

@@ -1,0 +1,50 @@
+"""`syncline doctor`: what is wrong with this installation, and the line that mends it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from syncline.cli import output
+from syncline.cli.common import JsonFlag, invocation
+
+
+def run(
+    context: typer.Context,
+    clock: Annotated[
+        list[str] | None, typer.Option("--clock", metavar="URL", help="Also compare our clock with this address")
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Check key, port, token, disk, clock, journal, plug-ins and Java. Exits 1 when something must be mended.
+
+    Example: [bold]syncline doctor --clock http://127.0.0.1:7070/metrics[/bold]
+    """
+    from rich.text import Text
+
+    from syncline.core.clock import SystemClock
+    from syncline.node import health
+    from syncline.node.plugins import installed
+
+    settings = invocation(context).settings()
+    findings = [
+        health.check_key(settings.key_file),
+        health.check_port(settings.api),
+        health.check_token(settings.api),
+        *health.check_disk(settings.data, settings.journal),
+        *health.check_clock([*settings.node.clock_urls, *(clock or ())], SystemClock()),
+        *(
+            health.Finding("plug-in", "warn", f"{each.name}: {each.problem}", f"pip install 'syncline[{each.name}]'")
+            for each in installed()
+            if each.problem
+        ),
+    ]
+    if json:
+        output.json_line({"findings": findings})
+    else:
+        colours = {"ok": "green", "warn": "yellow", "fail": "red"}
+        rows = [(Text(each.level, style=colours[each.level]), each.check, each.detail, each.fix) for each in findings]
+        output.table(["", "check", "found", "fix"], rows)
+    if any(each.level == "fail" for each in findings):
+        raise typer.Exit(1)

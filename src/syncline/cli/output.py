@@ -1,0 +1,64 @@
+"""What commands print: JSON or tables on standard output, problems in one line on standard error.
+
+Colours appear only on a terminal. Progress and logs go to standard error, so that output can be piped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from syncline.core.errors import SynclineError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def json_line(value: Any) -> None:
+    """One JSON document on a line of its own."""
+    sys.stdout.write(msgspec.json.encode(value, enc_hook=str).decode() + "\n")
+    sys.stdout.flush()
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def progress_console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
+    """Rows for people; text from messages is never read as markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(*columns, title=title or None, header_style="bold", box=None, pad_edge=False, title_justify="left")
+    for row in rows:
+        drawn.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
+    console().print(drawn)
+
+
+def facts(pairs: Mapping[str, Any]) -> None:
+    """Names and values, one a line."""
+    width = max((len(name) for name in pairs), default=0)
+    for name, value in pairs.items():
+        sys.stdout.write(f"{name:<{width}}  {'' if value is None else value}\n")
+
+
+def problem(error: SynclineError) -> None:
+    """An error in one line, with what to do."""
+    from rich.text import Text
+
+    line = Text("error: ", style="bold red")
+    line.append(str(error), style="not bold default")
+    if error.hint:
+        line.append(f"; {error.hint}", style="not bold dim")
+    progress_console().print(line, soft_wrap=True)

@@ -1,0 +1,134 @@
+"""The node: one journal, the protocols that feed it, and their orderly start and stop.
+
+Wires receive, judge, append and deliver together. The HTTP API is in `api.py`; what a protocol does on its network is in
+that protocol's service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from syncline.core.clock import Clock, SystemClock
+from syncline.core.errors import UsageError
+from syncline.core.keys import NodeKey
+from syncline.core.ports import Archive, Ground, ProtocolPlugin, Service
+from syncline.core.settings import Settings
+from syncline.journal import Journal
+from syncline.node.deliver import Deliveries
+from syncline.node.judge import Judges
+from syncline.node.plugins import protocol_plugins
+from syncline.node.receive import Receiver
+
+log = structlog.get_logger()
+State = Literal["starting", "ready", "stopping", "stopped"]
+
+
+class Node:
+    """A running node. Use `async with running(settings) as node`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        key: NodeKey | None = None,
+        clock: Clock | None = None,
+        plugins: Mapping[str, ProtocolPlugin] | None = None,
+        archive: Archive | None = None,
+    ) -> None:
+        self.settings = settings
+        self.key = key or NodeKey.load(settings.key_file)
+        self.clock = clock or SystemClock()
+        self.state: State = "starting"
+        self.started_at = self.clock.now()
+        self._plugins = dict(protocol_plugins(settings.node.protocols) if plugins is None else plugins)
+        self._archive = archive
+        settings.data.mkdir(parents=True, exist_ok=True)
+        self.journal = Journal.open(
+            settings.journal_file, node=self.key.peer_id, clock=self.clock, settings=settings.journal
+        )
+        self.judges = Judges({})
+        self.receiver = Receiver(self.judges, self.journal)
+        self.deliveries = Deliveries(self.journal)
+        self.services: dict[str, Service] = {}
+        for name, plugin in self._plugins.items():
+            ground = self._ground(name)
+            self.judges.add(name, plugin.judge(ground))
+            self.services[name] = plugin.service(ground)
+
+    def _ground(self, protocol: str) -> Ground:
+        return Ground(
+            key=self.key,
+            clock=self.clock,
+            sink=self.receiver,
+            records=self.journal,
+            state=self.journal,
+            settings=self.settings.plugin_section(protocol),
+            archive=self._archive,
+            public_url=self.settings.node.public_url,
+        )
+
+    def service(self, protocol: str) -> Service:
+        try:
+            return self.services[protocol]
+        except KeyError:
+            raise UsageError(
+                f"this node does not speak {protocol!r}",
+                hint=f"it speaks: {', '.join(sorted(self.services)) or 'none'}",
+            ) from None
+
+    def statistics(self) -> dict[str, Any]:
+        """Counters and gauges of every part."""
+        return {
+            "state": self.state,
+            "followers": self.deliveries.followers,
+            "judge_failures": self.judges.failures,
+            "verdicts": {"/".join(key): count for key, count in sorted(self.receiver.verdicts.items())},
+            "bytes": dict(self.receiver.bytes),
+            "journal": self.journal.statistics(),
+            "protocols": {name: dict(service.statistics()) for name, service in self.services.items()},
+        }
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Start the protocols; returns when every protocol says it can be used."""
+        for name, service in self.services.items():
+            await tasks.start(_run_service, name, service)
+        self.state = "ready"
+        log.info("node_ready", node=self.key.peer_id, epoch=self.journal.epoch, protocols=sorted(self.services))
+
+    async def stop(self) -> None:
+        """Take nothing more in, close the journal."""
+        self.state = "stopping"
+        self.receiver.close()
+        self.journal.close()
+        self.state = "stopped"
+        log.info("node_stopped", node=self.key.peer_id)
+
+
+@asynccontextmanager
+async def running(settings: Settings, **parts: Any) -> AsyncIterator[Node]:
+    """A node that runs for the length of the block and stops in order after it."""
+    node = Node(settings, **parts)
+    try:
+        async with anyio.create_task_group() as tasks:
+            await node.start(tasks)
+            try:
+                yield node
+            finally:
+                node.state = "stopping"
+                tasks.cancel_scope.cancel()
+    finally:
+        await node.stop()
+
+
+async def _run_service(name: str, service: Service, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    def started() -> None:
+        log.info("protocol_ready", protocol=name)
+        task_status.started()
+
+    await service.run(started=started)

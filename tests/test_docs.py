@@ -1,0 +1,45 @@
+"""What is not documented fails here: settings, reasons, commands and dependencies."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools.docs import PAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize(("name", "page"), PAGES.items())
+def test_a_generated_page_says_what_the_code_says(name: str, page: Callable[[], str]) -> None:
+    assert (ROOT / "docs" / name).read_text() == page(), "run `make docs`"
+
+
+def test_every_command_and_option_has_a_meaning() -> None:
+    page = PAGES["commands.md"]()
+    assert re.findall(r"^\| `[^`]+` \|\s+\|$", page, re.MULTILINE) == []
+    for section in page.split("\n## ")[1:]:
+        heading, _, rest = section.partition("\n")
+        assert len(rest.strip().splitlines()[0]) > 10, f"{heading} has no help"
+
+
+def test_every_dependency_has_a_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(each for extra in project["optional-dependencies"].values() for each in extra),
+    ]
+    names = {re.split(r"[\[<>=!~ ]", each)[0] for each in wanted} - {"syncline"}
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    assert sorted(name for name in names if f"| {name} |" not in page) == []
+
+
+def test_the_lock_pins_exactly_and_names_no_address() -> None:
+    lines = [line.partition("  #")[0] for line in (ROOT / "requirements.lock").read_text().splitlines()]
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert len(pins) > 50
+    assert [line for line in pins if not re.fullmatch(r"[a-z0-9.-]+==[0-9A-Za-z.+!]+", line)] == []
