@@ -7,7 +7,7 @@ leaves the process.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterable, Iterable
 from typing import Final
 
 import anyio
@@ -113,10 +113,9 @@ class MemoryPeer:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._network.leave(self.name)
 
-    async def packets(self) -> AsyncIterator[Packet]:
+    def packets(self) -> AsyncIterable[Packet]:
         """What arrives, until the peer leaves."""
-        async for packet in self._outlet:
-            yield packet
+        return self._outlet
 
     def close(self) -> None:
         self._network.leave(self.name)
