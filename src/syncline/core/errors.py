@@ -8,6 +8,7 @@
     ├── RefusedError              a peer, or our own rule, said no (carries a Reason)
     ├── ConflictError             somebody else changed the same thing first
     ├── FrozenError               the object takes no more updates
+    ├── NotFoundError             there is nothing of that name
     ├── UnavailableError          it is there but cannot answer now; trying again can help
     │   ├── OverloadedError         a bounded queue or the disk is full
     │   └── ClosedError             it has been shut down
@@ -99,6 +100,10 @@ class ConflictError(SynclineError):
 
 
 class FrozenError(SynclineError):
+    fault = "user"
+
+
+class NotFoundError(SynclineError):
     fault = "user"
 
 

@@ -45,3 +45,9 @@ API_PAGE_RECORDS: Final = 10_000
 API_BODY_BYTES: Final = 8 * MIB
 API_CONNECTIONS: Final = 256
 API_IDEMPOTENCY_KEYS: Final = 10_000
+
+# fetching what a stranger's message points to
+FETCH_BYTES: Final = 64 * MIB  # after decompression
+FETCH_SECONDS: Final = 10  # for one try, from name look-up to the last byte
+FETCH_TRIES: Final = 3
+FETCH_REDIRECTS: Final = 3

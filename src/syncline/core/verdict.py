@@ -61,6 +61,7 @@ class Reason(StrEnum):
     UNKNOWN_ALGORITHM = "unknown_algorithm", "context", "no plug-in here can apply this delta algorithm"
     HEADER_UNKNOWN = "header_unknown", "context", "no verified header for this height was known in time"
     NOT_SUBSCRIBED = "not_subscribed", "context", "nobody here asked for this topic"
+    FORBIDDEN_ADDRESS = "forbidden_address", "context", "it points to an address that may not be fetched from here"
     UNAUTHORISED = "unauthorised", "context", "the sender may not do this here"
     PUBLISHER_MISMATCH = "publisher_mismatch", "context", "the object belongs to another publisher"
     SERIAL_JUMP = "serial_jump", "context", "a serial or sequence number further ahead than is believed"
