@@ -11,6 +11,8 @@ import pytest
 
 from syncline.core.errors import UsageError
 from syncline.core.limits import API_BODY_BYTES
+from syncline.core.record import Incoming
+from syncline.core.verdict import Reason
 from syncline.formats.records import from_arrow
 from syncline.node import api, serve
 from syncline.node.node import Node, running
@@ -63,6 +65,23 @@ async def test_a_reader_of_another_epoch_is_told_to_start_again(
         answer = await client.get("/api/v1/records", params={"epoch": "0" * 16})
     assert answer.status_code == 409
     assert answer.json()["error"]["hint"] == "start again with after=0"
+
+
+async def test_one_record_is_shown_with_its_bytes_its_meaning_and_why(
+    make_settings: MakeSettings, parts: dict[str, Any]
+) -> None:
+    async with served(make_settings(), parts) as (node, client):
+        await node.service("chirp").publish({"text": "hello"})
+        message = Incoming(protocol="chirp", topic="yard", raw=b"{}", peer="p", received_at=node.clock.now())
+        await node.receiver.receive([message])
+        good = (await client.get(f"/api/v1/records/{node.journal.epoch}/1")).json()
+        bad = (await client.get(f"/api/v1/records/{node.journal.epoch}/2")).json()
+        absent = await client.get(f"/api/v1/records/{node.journal.epoch}/3")
+        elsewhere = await client.get(f"/api/v1/records/{'0' * 16}/1")
+    assert good["decoded"]["message"]["text"] == "hello"
+    assert (good["record"]["verdict"], good["why"]) == ("accept", {})
+    assert bad["why"] == {"reason": "malformed", "about": "content", "meaning": Reason.MALFORMED.doc}
+    assert (absent.status_code, elsewhere.status_code) == (404, 404)
 
 
 async def test_a_long_poll_answers_as_soon_as_there_is_a_record(

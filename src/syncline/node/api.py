@@ -37,6 +37,7 @@ TEXT_FILTERS: Final = ("protocol", "topic", "kind", "key", "publisher", "verdict
 STATUS: Final[dict[type[errors.SynclineError], int]] = {
     errors.UsageError: 400,
     errors.DecodeError: 400,
+    errors.NotFoundError: 404,
     errors.RefusedError: 403,
     errors.ConflictError: 409,
     errors.FrozenError: 409,
@@ -51,6 +52,7 @@ def build(node: Node) -> App:
     routes: list[BaseRoute] = [
         Route("/api/v1/status", _Status(node).__call__),
         Route("/api/v1/records", _Records(node).__call__),
+        Route("/api/v1/records/{epoch}/{lsn:int}", _OneRecord(node).__call__),
         Route("/api/v1/peers", _Peers(node).__call__),
         Route("/api/v1/publish/{protocol}", _Publish(node).__call__, methods=["POST"]),
         Route("/metrics", _Metrics(node).__call__),
@@ -156,6 +158,26 @@ class _Records(_Route):
             with anyio.move_on_after(wait):
                 newest = await self.node.journal.wait(after)
         return newest
+
+
+class _OneRecord(_Route):
+    """One record with all that is known of it: bytes, decoded, and why it got its verdict."""
+
+    async def __call__(self, request: Request) -> Response:
+        journal, lsn = self.node.journal, request.path_params["lsn"]
+        found = []
+        if request.path_params["epoch"] == journal.epoch:
+            query = RecordQuery(after=lsn - 1, before=lsn + 1, limit=1)
+            found = await anyio.to_thread.run_sync(journal.read, query)
+        if not found:
+            raise errors.NotFoundError("the journal has no such record", hint="older ones are in the lake's tables")
+        [record] = found
+        why = (
+            {"reason": record.reason, "about": record.reason.about, "meaning": record.reason.doc}
+            if record.reason
+            else {}
+        )
+        return json_response({"record": to_json(record), "decoded": self.node.decoded(record), "why": why})
 
 
 def _arrow_stream(records: Sequence[Record]) -> bytes:

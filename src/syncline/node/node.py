@@ -18,6 +18,7 @@ from syncline.core.clock import Clock, SystemClock
 from syncline.core.errors import UsageError
 from syncline.core.keys import NodeKey
 from syncline.core.ports import Archive, Ground, ProtocolPlugin, Service
+from syncline.core.record import Record
 from syncline.core.settings import Settings
 from syncline.journal import Journal
 from syncline.node.deliver import Deliveries
@@ -81,6 +82,11 @@ class Node:
                 f"this node does not speak {protocol!r}",
                 hint=f"it speaks: {', '.join(sorted(self.services)) or 'none'}",
             ) from None
+
+    def decoded(self, record: Record) -> Mapping[str, Any]:
+        """What a record says, in the words of its protocol."""
+        plugin = self._plugins.get(record.protocol)
+        return plugin.decoded(record) if plugin is not None and record.raw is not None else {}
 
     def statistics(self) -> dict[str, Any]:
         """Counters and gauges of every part."""

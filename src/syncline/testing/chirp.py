@@ -15,7 +15,7 @@ from syncline.core.errors import ClosedError, DecodeError, RefusedError, UsageEr
 from syncline.core.keys import NodeKey, public_of_peer_id, verify
 from syncline.core.limits import SECOND
 from syncline.core.ports import Ground, Judge, Service, StateChange, WebMount
-from syncline.core.record import Arrival, Direction, Incoming
+from syncline.core.record import Arrival, Direction, Incoming, Record
 from syncline.core.verdict import ACCEPT, Reason, Verdict, ignore, reject
 from syncline.networks.memory import MemoryNetwork, MemoryPeer
 
@@ -177,3 +177,7 @@ class Chirp:
 
     def service(self, ground: Ground) -> Service:
         return ChirpService(ground, self._network)
+
+    def decoded(self, record: Record) -> Mapping[str, Any]:
+        message, verdict = judge_message(record.raw or b"", record.received_at)
+        return {"message": message, "verdict": verdict.outcome, "detail": verdict.detail}
