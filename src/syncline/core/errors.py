@@ -5,6 +5,7 @@
     │   ├── SettingsError           a setting is unknown or has a value it may not have
     │   └── KeyFileError            a key file is missing, unreadable by us or readable by others
     ├── DecodeError               a peer's bytes are not what they claim (carries a Reason)
+    │   └── DeltaError              a delta is malformed, does not fit its object or unpacks to too much
     ├── RefusedError              a peer, or our own rule, said no (carries a Reason)
     ├── ConflictError             somebody else changed the same thing first
     ├── FrozenError               the object takes no more updates
@@ -85,6 +86,10 @@ class DecodeError(SynclineError):
     @property
     def verdict(self) -> Verdict:
         return reject(self.reason, str(self))
+
+
+class DeltaError(DecodeError):
+    pass
 
 
 class RefusedError(SynclineError):

@@ -51,3 +51,22 @@ FETCH_BYTES: Final = 64 * MIB  # after decompression
 FETCH_SECONDS: Final = 10  # for one try, from name look-up to the last byte
 FETCH_TRIES: Final = 3
 FETCH_REDIRECTS: Final = 3
+
+# SDSP
+SDSP_FRAME_MAX: Final = 16 * MIB  # bytes of one frame
+SDSP_OBJECT_MAX: Final = 64 * MIB  # bytes of an object, whatever its frames and deltas unpack to
+SDSP_DEPTH_MAX: Final = 128  # containers inside containers, in a frame or an object
+SDSP_URI_MAX: Final = 8 * KIB  # characters of dataUri and historyUri
+SDSP_ALG_MAX: Final = 64  # characters of an algorithm's code
+SDSP_PATCH_OPS: Final = 100_000  # operations in one JSON Patch
+SDSP_DELTA_WORK: Final = 50_000_000  # elements one delta may move, copy or compare
+SDSP_SERIAL_MAX: Final = 2**63 - 1
+SDSP_SERIAL_JUMP: Final = 1_000_000  # serials an unauthenticated frame may be ahead of the newest one known
+SDSP_REORDER_FRAMES: Final = 1_024  # frames of one object waiting for an earlier one
+SDSP_REORDER_BYTES: Final = 64 * MIB
+SDSP_REORDER_SECONDS: Final = 5.0
+SDSP_REMEMBERED: Final = 1_024  # applied frames of one object whose content is remembered, to notice forks
+SDSP_HISTORY_FRAMES: Final = 10_000  # frames of one history answer that are looked at
+SDSP_HISTORY_SECONDS: Final = 60.0  # an unanswered question counts as failed after this
+SDSP_BACKOFF_FIRST: Final = 0.5  # seconds before history is asked after a failure; doubles with each
+SDSP_BACKOFF_MAX: Final = 60.0

@@ -65,6 +65,7 @@ class Reason(StrEnum):
     UNAUTHORISED = "unauthorised", "context", "the sender may not do this here"
     PUBLISHER_MISMATCH = "publisher_mismatch", "context", "the object belongs to another publisher"
     SERIAL_JUMP = "serial_jump", "context", "a serial or sequence number further ahead than is believed"
+    FROZEN = "frozen", "context", "the object was frozen by an earlier message and takes no more"
     FORK = "fork", "context", "another message with the same serial and other content came before"
     OUT_OF_WINDOW = "out_of_window", "context", "outside the range of heights or numbers being followed"
     LOOP = "loop", "context", "this server forwarded it before"

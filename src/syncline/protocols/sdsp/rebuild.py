@@ -1,0 +1,326 @@
+"""The fold: frames in order → the object. The live subscriber, the lake and "the object at serial n" all use it, so
+that their states can be compared byte for byte. It decides what follows from what; waiting, asking and loading is done
+elsewhere (session, lake).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from syncline.core import limits
+from syncline.core.errors import CorruptionError, DeltaError, UsageError
+from syncline.core.verdict import Reason
+from syncline.protocols.sdsp import checksums
+from syncline.protocols.sdsp.checksums import jcs
+from syncline.protocols.sdsp.deltas.base import Budget, Delta, measure
+from syncline.protocols.sdsp.wire import Frame, Kind, ObjectKind
+
+STATE_FORMAT: Final = 1
+
+
+class Status(StrEnum):
+    """Where an object stands. A `State` is synced, stale, failed or frozen; the rest are a subscriber's beginnings."""
+
+    WAITING = "waiting"  # nothing seen yet
+    SYNCING = "syncing"  # frames are there, an earlier one or the object itself is being fetched
+    SYNCED = "synced"
+    STALE = "stale"  # the last good object is kept; the next full frame mends it
+    FAILED = "failed"  # an algorithm nobody here knows; the next full frame mends it
+    FROZEN = "frozen"  # the end: no frame can change it any more
+
+
+class Cause(StrEnum):
+    """Why a frame could not be folded, or an object went stale."""
+
+    GAP = "gap"  # an earlier frame is missing
+    BROKEN_CHAIN = "broken_chain"  # serial follows, ver does not
+    OUTDATED = "outdated"  # not newer than what is there
+    FROZEN = "frozen"  # the object takes no more frames
+    UNRESOLVED = "unresolved"  # the object must be loaded from dataUri first
+    UNKNOWN_ALGORITHM = "unknown_algorithm"
+    DELTA_FAILED = "delta_failed"  # the delta is broken or does not fit the object
+    WRONG_CHECKSUM = "wrong_checksum"  # it fits, but makes another object than the publisher's
+    OVERSIZE = "oversize"  # the object would grow past what one may be
+    FORK = "fork"  # two frames with one serial and different content
+    SERIAL_JUMP = "serial_jump"  # a serial further ahead than is believed
+    HISTORY_UNAVAILABLE = "history_unavailable"
+    DATA_UNAVAILABLE = "data_unavailable"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A frame that could not be folded."""
+
+    cause: Cause
+    serial: int
+    detail: str = ""
+
+
+class State(msgspec.Struct, frozen=True):
+    """An object as it is after the frame `serial`.
+
+    `value` is shared, not copied: treat it as read-only. `size` is an upper estimate of its bytes as JSON, text or
+    binary, kept to notice objects that grow too large; it is no part of the state's identity.
+    """
+
+    uid: str
+    serial: int
+    ver: int
+    kind: ObjectKind
+    value: Any
+    status: Status = Status.SYNCED
+    size: int = limits.SDSP_OBJECT_MAX
+
+    @property
+    def frozen(self) -> bool:
+        return self.status is Status.FROZEN
+
+    def marked(self, status: Status) -> State:
+        """The same object under another status."""
+        return msgspec.structs.replace(self, status=status)
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes: equal states give equal bytes, in the node as in the lake."""
+        return _ENCODER.encode([STATE_FORMAT, self.uid, self.serial, self.ver, self.kind, self.status, self.value])
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> State:
+        """What `to_bytes` wrote. Raises CorruptionError for anything else."""
+        try:
+            version, uid, serial, ver, kind, status, value = _STORED.decode(stored)
+            if version != STATE_FORMAT:
+                raise ValueError(f"format {version}")
+            if kind is ObjectKind.BINARY:
+                value = msgspec.convert(value, bytes, strict=False)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise CorruptionError(f"a stored SDSP state cannot be read: {error}") from None
+        return cls(uid, serial, ver, kind, value, status)
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """What became of a set of frames: the state, the frames that wait for a missing one, the ones that failed."""
+
+    state: State | None
+    pending: list[Frame]
+    problems: list[Problem]
+
+
+def fold(
+    state: State | None, frame: Frame, deltas: Mapping[str, Delta], *, verify: bool = True, in_place: bool = False
+) -> State | Problem:
+    """The state after `frame`, or why there is none. Never raises for a bad frame.
+
+    With `in_place`, the value of `state` may be changed and must not be used again, unless a Problem is returned: then
+    it is untouched. `verify=False` skips checksums.
+    """
+    if state is not None:
+        assert state.uid == frame.uid, "frames of one object only"
+        if frame.serial <= state.serial:
+            return Problem(Cause.OUTDATED, frame.serial)
+        if state.status is Status.FROZEN:  # SDSP: a frozen object will no longer be updated
+            return Problem(Cause.FROZEN, frame.serial, f"frozen at serial {state.serial}")
+    if frame.delta is UNSET and not frame.frozen:
+        return _start(frame, verify)
+    if state is None or frame.serial != state.serial + 1:  # SDSP: applied to the object at the previous serial
+        return Problem(Cause.GAP, frame.serial)
+    if state.status is not Status.SYNCED:
+        return Problem(Cause.GAP, frame.serial, f"{state.status}: waits for a full frame")
+    if frame.ver != state.ver + 1:
+        return Problem(Cause.BROKEN_CHAIN, frame.serial, f"ver {frame.ver} after ver {state.ver}")
+    return _step(state, frame, deltas, verify, in_place)
+
+
+def rebuild(
+    state: State | None,
+    frames: Iterable[Frame],
+    deltas: Mapping[str, Delta],
+    *,
+    verify: bool = True,
+    in_place: bool = False,
+) -> Rebuilt:
+    """Fold the frames of one object, which may come in any order, repeated or with some missing, into `state`.
+
+    Frames that come after a gap are pending: give them again together with later ones. After a frame that cannot be
+    applied the state is stale or failed and only a later full frame mends it.
+    """
+    problems: list[Problem] = []
+    by_serial: dict[int, Frame] = {}
+    forked: set[int] = set()
+    for frame in frames:
+        known = by_serial.setdefault(frame.serial, frame)
+        if known is not frame and not same_content(known, frame):
+            forked.add(frame.serial)
+    pending: list[Frame] = []
+    for serial in sorted(by_serial):
+        if serial in forked and (state is None or serial > state.serial):
+            problems.append(Problem(Cause.FORK, serial, "two frames with this serial and different content"))
+            state = None if state is None else state.marked(Status.STALE)
+            continue
+        found = fold(state, by_serial[serial], deltas, verify=verify, in_place=in_place)
+        if isinstance(found, State):
+            state, pending = found, []
+        elif found.cause is Cause.GAP and (state is None or state.status is Status.SYNCED):
+            pending.append(by_serial[serial])
+        elif found.cause is not Cause.OUTDATED:
+            problems.append(found)
+            state = _after(state, found)
+    return Rebuilt(state, pending, problems)
+
+
+def object_at(serial: int, frames: Iterable[Frame], deltas: Mapping[str, Delta]) -> State | Problem:
+    """The object as it was after `serial`, from any collection of its frames that reaches back to a full one."""
+    upto = {frame.serial: frame for frame in frames if frame.serial <= serial}
+    if serial not in upto:
+        return Problem(Cause.GAP, serial, "no such frame")
+    found = chain(upto.values(), upto[serial])
+    if isinstance(found, Problem):
+        return found
+    state: State | None = None
+    for frame in [*found, upto[serial]]:
+        folded = fold(state, frame, deltas)
+        if isinstance(folded, Problem):
+            return folded
+        state = folded
+    assert state is not None
+    return state
+
+
+def chain(frames: Iterable[Frame], last: Frame, have: int = -1) -> list[Frame] | Problem:
+    """What must be folded before `last`: the frames below it, back to the full one it builds on, in ascending order.
+
+    `frames` is a history answer: in any order, with repeats, other objects and newer frames in it. With `have`, frames
+    up to that serial are known already and need not be there.
+    """
+    # SDSP: sort by serial, remove duplicates, discard what is not below the last published frame
+    below: dict[int, Frame] = {}
+    for frame in frames:
+        if frame.uid == last.uid and last.base <= frame.serial < last.serial:
+            known = below.setdefault(frame.serial, frame)
+            if known is not frame and not same_content(known, frame):
+                return Problem(Cause.FORK, frame.serial, "history holds two frames with this serial")
+    found: list[Frame] = []
+    # SDSP: ver and serial decrease by one until ver 0 is reached
+    for serial in range(last.serial - 1, max(last.base - 1, have), -1):
+        previous = below.get(serial)
+        if previous is None:
+            return Problem(Cause.GAP, serial, "history does not hold this frame")
+        if previous.base != last.base:
+            return Problem(Cause.BROKEN_CHAIN, serial, f"ver {previous.ver} where {serial - last.base} is due")
+        if previous.ver == 0 and previous.kind is not Kind.FULL:
+            return Problem(Cause.BROKEN_CHAIN, serial, "ver 0 without an object")
+        found.append(previous)
+    return found[::-1]
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a frame says, as digests, to tell a repeat from a fork. `data` is empty while the object is elsewhere."""
+
+    head: bytes
+    data: bytes = b""
+
+    def same(self, other: Content) -> bool:
+        return self.head == other.head and (self.data == other.data or not self.data or not other.data)
+
+
+def content_of(frame: Frame) -> Content:
+    """Over uid, serial, ver, alg, delta, frozen and the object; not over historyUri, meta or where the object is.
+
+    Numbers count by value, as RFC 8785 writes them: a republisher that turns 1.0 into 1 makes no fork.
+    """
+    kind = frame.kind
+    delta = frame.delta if kind is Kind.DELTA else None
+    head = [frame.uid, frame.serial, frame.ver, kind, frame.alg, frame.frozen, type(delta) is bytes, frame.holds]
+    return Content(
+        _digest(_canonical(head) + _canonical(delta)), b"" if frame.data is UNSET else _digest_of(frame.data)
+    )
+
+
+def same_content(one: Frame, other: Frame) -> bool:
+    """Whether two frames with the same uid and serial say the same; if not, it is a fork."""
+    return one == other or content_of(one).same(content_of(other))
+
+
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+_STORED: Final = msgspec.json.Decoder(tuple[int, str, int, int, ObjectKind, Status, Any])
+_ROOMY: Final = limits.SDSP_OBJECT_MAX * 7 // 8  # measured above this, an object is as large as it may get
+
+
+def _start(frame: Frame, verify: bool) -> State | Problem:
+    if frame.data is UNSET:
+        return Problem(Cause.UNRESOLVED, frame.serial, frame.data_uri)
+    kind = frame.holds
+    if verify and _mismatch(frame, kind, frame.data):
+        return Problem(Cause.WRONG_CHECKSUM, frame.serial, "the object is not what its checksum says")
+    if kind is not ObjectKind.JSON:
+        size = len(frame.data)
+    else:  # not measured, but no larger than what it came in
+        size = limits.SDSP_OBJECT_MAX if frame.data_uri else limits.SDSP_FRAME_MAX
+    return State(frame.uid, frame.serial, 0, kind, frame.data, Status.SYNCED, size)
+
+
+def _step(state: State, frame: Frame, deltas: Mapping[str, Delta], verify: bool, in_place: bool) -> State | Problem:
+    value, size = state.value, state.size
+    if frame.delta is not UNSET:
+        delta = deltas.get(frame.alg)
+        if delta is None:
+            return Problem(Cause.UNKNOWN_ALGORITHM, frame.serial, frame.alg)
+        if state.kind not in delta.kinds:
+            return Problem(Cause.DELTA_FAILED, frame.serial, f"{frame.alg} does not change {state.kind} objects")
+        keep = in_place and not (verify and frame.checksum is not None)  # a wrong checksum must leave no trace
+        try:
+            value, size = _apply(state, frame.delta, delta, keep)
+        except DeltaError as error:
+            cause = Cause.OVERSIZE if error.reason is Reason.OVERSIZE else Cause.DELTA_FAILED
+            return Problem(cause, frame.serial, str(error))
+        if verify and _mismatch(frame, state.kind, value):
+            return Problem(Cause.WRONG_CHECKSUM, frame.serial, "the delta makes another object than the publisher's")
+    status = Status.FROZEN if frame.frozen else Status.SYNCED
+    return State(state.uid, frame.serial, frame.ver, state.kind, value, status, size)
+
+
+def _apply(state: State, delta: Any, algorithm: Delta, in_place: bool) -> tuple[Any, int]:
+    """The new object and an upper estimate of its size; when the estimate gets too high, the object is measured."""
+    budget = Budget(limits.SDSP_OBJECT_MAX - state.size)
+    try:
+        return algorithm.apply(state.value, delta, budget, in_place=in_place), state.size + budget.grown
+    except DeltaError as error:
+        if error.reason is not Reason.OVERSIZE:
+            raise
+    size = len(state.value) if state.kind is not ObjectKind.JSON else measure(state.value, Budget()).size
+    if size > _ROOMY:
+        raise DeltaError("the object is as large as one may be", reason=Reason.OVERSIZE)
+    budget = Budget(limits.SDSP_OBJECT_MAX - size)
+    return algorithm.apply(state.value, delta, budget, in_place=in_place), size + budget.grown
+
+
+def _mismatch(frame: Frame, kind: ObjectKind, value: Any) -> bool:
+    return frame.checksum is not None and checksums.matches(value, kind, frame.checksum) is False
+
+
+def _after(state: State | None, problem: Problem) -> State | None:
+    """The state once a frame of its future turned out to be unusable."""
+    if state is None or state.status is not Status.SYNCED or problem.cause in (Cause.FROZEN, Cause.GAP):
+        return state
+    return state.marked(Status.FAILED if problem.cause is Cause.UNKNOWN_ALGORITHM else Status.STALE)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _digest_of(value: Any) -> bytes:
+    return _digest(_canonical(value))
+
+
+def _canonical(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    try:
+        return jcs(value)
+    except UsageError:  # integers beyond any double have no such form; they are compared as they are
+        return _ENCODER.encode(value)
