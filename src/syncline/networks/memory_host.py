@@ -48,6 +48,16 @@ class MemoryFabric:
         return MemoryHost(self, key, clock or SystemClock())
 
 
+class MemoryNetworks:
+    """Implements `core.ports.Networks` with a host that is already running."""
+
+    def __init__(self, host: MemoryHost) -> None:
+        self._host = host
+
+    async def libp2p(self) -> MemoryHost:
+        return self._host
+
+
 class MemoryHost:
     """Implements `networks.host.Host`."""
 
