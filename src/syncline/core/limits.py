@@ -40,6 +40,12 @@ DISK_PROBE_SECONDS: Final = 1.0  # how old the last look at the disk may be
 DELIVERY_BATCH: Final = 1_000  # records a follower is handed at once
 STOP_SECONDS: Final = 10  # how long a node may take to stop its protocols
 
+# pubsub and libp2p streams
+PUBSUB_RPC_BYTES: Final = MIB  # one RPC, as other implementations cap it
+PUBSUB_MESSAGE_BYTES: Final = MIB - 4 * KIB  # a message's data, so that its RPC fits
+PUBSUB_UNDECIDED: Final = 1_024  # deliveries of one neighbour on one topic that wait for a verdict or for forwarding
+PUBSUB_BATCH: Final = 256  # deliveries a subscription hands over at once
+
 # HTTP
 API_PAGE_RECORDS: Final = 10_000
 API_BODY_BYTES: Final = 8 * MIB

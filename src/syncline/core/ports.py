@@ -150,6 +150,15 @@ class Service(Protocol):
         ...
 
 
+class Networks(Protocol):
+    """Networks that several protocols of one node share."""
+
+    async def libp2p(self) -> Any:
+        """The node's one libp2p host (`syncline.networks.host.Host`): started by the first that asks, stopped with the
+        node. To be called from `Service.run`."""
+        ...
+
+
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """All that a protocol may use of the node it runs in."""
 
@@ -159,6 +168,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     records: RecordReader
     state: StateReader
     settings: Any  # the protocol's own settings struct
+    networks: Networks | None = None
     archive: Archive | None = None
     public_url: str = ""
 

@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from syncline.core.clock import Clock, SystemClock
 from syncline.core.errors import UsageError
 from syncline.core.keys import NodeKey
-from syncline.core.ports import Archive, Ground, ProtocolPlugin, Service
+from syncline.core.ports import Archive, Ground, Networks, ProtocolPlugin, Service
 from syncline.core.record import Record
 from syncline.core.settings import Settings
 from syncline.journal import Journal
@@ -41,6 +41,7 @@ class Node:
         clock: Clock | None = None,
         plugins: Mapping[str, ProtocolPlugin] | None = None,
         archive: Archive | None = None,
+        networks: Networks | None = None,
     ) -> None:
         self.settings = settings
         self.key = key or NodeKey.load(settings.key_file)
@@ -49,6 +50,7 @@ class Node:
         self.started_at = self.clock.now()
         self._plugins = dict(protocol_plugins(settings.node.protocols) if plugins is None else plugins)
         self._archive = archive
+        self._networks = networks
         settings.data.mkdir(parents=True, exist_ok=True)
         self.journal = Journal.open(
             settings.journal_file, node=self.key.peer_id, clock=self.clock, settings=settings.journal
@@ -70,6 +72,7 @@ class Node:
             records=self.journal,
             state=self.journal,
             settings=self.settings.plugin_section(protocol),
+            networks=self._networks,
             archive=self._archive,
             public_url=self.settings.node.public_url,
         )
