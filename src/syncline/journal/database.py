@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import apsw
 import apsw.sqlite_extra
@@ -25,7 +25,10 @@ CHECKSUM_BYTES: Final = 8  # at the end of every page
 
 # Rows carry `crc` beside the page checksums: a page that was zeroed, or took the place of another, has a valid sum.
 SCHEMA: Final = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+CREATE TABLE about (version INTEGER NOT NULL, node TEXT NOT NULL, epoch TEXT NOT NULL, key BLOB NOT NULL) STRICT;
+CREATE TABLE head (
+    newest INTEGER NOT NULL, commits INTEGER NOT NULL, sealed INTEGER NOT NULL, indexed INTEGER NOT NULL
+) STRICT;
 CREATE TABLE records (
     lsn INTEGER PRIMARY KEY,
     protocol TEXT NOT NULL, direction TEXT NOT NULL, topic TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
@@ -37,8 +40,9 @@ CREATE INDEX records_by_topic ON records (topic);
 CREATE INDEX records_by_time ON records (received_at);
 CREATE INDEX records_by_publisher ON records (publisher, seq) WHERE publisher <> '';
 CREATE INDEX records_by_key ON records (key) WHERE key <> '';
-CREATE INDEX accepted_by_id ON records (id) WHERE verdict = 'accept';
 CREATE INDEX refused_by_id ON records (id) WHERE verdict <> 'accept';
+CREATE TABLE names (name BLOB NOT NULL, lsn INTEGER NOT NULL, PRIMARY KEY (name, lsn)) STRICT, WITHOUT ROWID;
+CREATE TABLE protocols (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE TABLE state (
     space TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, expires_at INTEGER, crc INTEGER NOT NULL,
     PRIMARY KEY (space, key)
@@ -54,6 +58,20 @@ CREATE TABLE counted (
 ) STRICT, WITHOUT ROWID;
 """
 
+
+class About(NamedTuple):
+    """The two one-row tables: what the journal is, and how far it has come."""
+
+    version: int
+    node: str
+    epoch: str
+    key: bytes  # of the names in `names`
+    newest: int  # lsn
+    commits: int
+    sealed: int  # every record up to this lsn is in a segment
+    indexed: int  # the name of every accepted record up to this lsn is in `names`
+
+
 _DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _registering = threading.Lock()
 
@@ -68,7 +86,11 @@ def connect(path: Path, *, write: bool = False, vfs: str = CHECKSUM_VFS) -> apsw
         connection = apsw.Connection(str(path), flags=flags, vfs=vfs)
         connection.set_busy_timeout(limits.JOURNAL_BUSY_MS)
         connection.pragma("mmap_size", 0)  # a read error under mmap is a signal that kills the process
-        connection.pragma("cache_size", -limits.JOURNAL_CACHE_BYTES // limits.KIB)
+        cache = limits.JOURNAL_CACHE_BYTES if write else limits.JOURNAL_READER_CACHE_BYTES
+        connection.pragma("cache_size", -cache // limits.KIB)
+        if write:
+            connection.pragma("synchronous", "full")  # every commit is on disk before it is answered
+            connection.wal_autocheckpoint(limits.JOURNAL_LOG_BYTES // limits.JOURNAL_PAGE_BYTES)
         return connection
 
 
@@ -78,23 +100,24 @@ def create(connection: apsw.Connection, *, node: str, epoch: str) -> None:
     connection.pragma("page_size", limits.JOURNAL_PAGE_BYTES)
     with connection:
         connection.execute(SCHEMA)
-        values = {"version": VERSION, "node": node, "epoch": epoch, "sealed": 0, "newest": 0, "commits": 0}
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", list(values.items()))
+        connection.execute("INSERT INTO about VALUES (?, ?, ?, ?)", (VERSION, node, epoch, os.urandom(16)))
+        connection.execute("INSERT INTO head VALUES (0, 0, 0, 0)")
+    connection.pragma("journal_mode", "wal")
 
 
-def check_layout(connection: apsw.Connection, path: Path) -> dict[str, Any]:
-    """The meta table of a file of ours. A damaged header must not switch the checksums off unnoticed."""
+def read_about(connection: apsw.Connection, path: Path) -> About:
+    """What a file of ours says of itself. A damaged header must not switch the checksums off unnoticed."""
     with failures(path):
         if connection.reserve_bytes("main") != CHECKSUM_BYTES or connection.pragma("checksum_verification") != "1":
             raise damaged("the header is damaged, or this is not a journal", path)
-        rows: Any = connection.execute("SELECT name, value FROM meta")
-        found: dict[str, Any] = dict(rows)
-    missing = {"version", "node", "epoch", "sealed", "newest", "commits"} - found.keys()
-    if missing:
-        raise damaged(f"the journal lacks {', '.join(sorted(missing))}", path)
-    if found["version"] != VERSION:
+        try:
+            about, head = (connection.execute(text).get for text in ("SELECT * FROM about", "SELECT * FROM head"))
+            found = About(*about, *head)
+        except (apsw.SQLError, TypeError) as error:
+            raise damaged(f"this is not a journal: {error}", path) from error
+    if found.version != VERSION:
         raise SynclineError(
-            f"the journal has version {found['version']}, this program writes version {VERSION}",
+            f"the journal has version {found.version}, this program knows version {VERSION}",
             hint="use the version of syncline that made it",
             about=str(path),
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
+
+import apsw
 
 from syncline.core import limits
 from syncline.core.errors import UsageError
@@ -11,17 +14,17 @@ from syncline.core.record import SEQ_MAX
 from syncline.journal.rows import SELECT
 
 
-def select(query: RecordQuery) -> tuple[str, list[Any]]:
-    """The statement and its bindings."""
+def select(query: RecordQuery, accepted: list[int] | None = None) -> tuple[str, list[Any]]:
+    """The statement and its bindings. `accepted` are the records that bear the id asked for, if one is."""
     if query.limit < 0:
         raise UsageError("a limit cannot be negative")
-    where, bindings = conditions(query)
+    where, bindings = conditions(query, accepted)
     order = "DESC" if query.descending else "ASC"
     limit = min(query.limit, limits.JOURNAL_READ_MAX)
     return f"{SELECT} WHERE {where} ORDER BY lsn {order} LIMIT {limit}", bindings
 
 
-def conditions(query: RecordQuery) -> tuple[str, list[Any]]:
+def conditions(query: RecordQuery, accepted: list[int] | None = None) -> tuple[str, list[Any]]:
     """The narrowing part of the statement alone."""
     terms = ["lsn > ?"]
     bindings: list[Any] = [_lsn(query.after)]
@@ -41,9 +44,10 @@ def conditions(query: RecordQuery) -> tuple[str, list[Any]]:
     add("received_at < ?", query.received_to)
     add("protocol = ?", query.protocol)
     add("kind = ?", query.kind)
-    if query.id is not None:  # each half is answered by its own partial index
-        terms.append("((verdict = 'accept' AND id = ?) OR (verdict <> 'accept' AND id = ?))")
-        bindings += [query.id, query.id]
+    add("id = ?", query.id)
+    if accepted is not None:  # refused ones have an index of their own
+        terms.append("(lsn IN (SELECT value FROM carray(?)) OR (verdict <> 'accept' AND id = ?))")
+        bindings += [apsw.carray(array("q", accepted)) if accepted else None, query.id]
     add("verdict = ?", query.verdict)
     return " AND ".join(terms), bindings
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from zlib import crc32
 
+import msgspec
 import pyarrow as pa
 
 from syncline.core import limits
@@ -24,59 +25,56 @@ COLUMNS: Final = (
 )  # fmt: skip
 Row = tuple[Any, ...]
 SELECT: Final = f"SELECT lsn, {', '.join(COLUMNS)} FROM records"  # noqa: S608 - names from the tuple above
-INSERT: Final = f"INSERT INTO records VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
+# Bound to (lsn, *row). The stored `crc` covers the lsn too, so a row cannot pass for another.
+INSERT: Final = f"INSERT INTO records VALUES ({', '.join('?' * (len(COLUMNS) - 1))}, ?1 + ?, ?)"  # noqa: S608
 
 _DIRECTIONS: Final = {value.value: value for value in Direction}
 _OUTCOMES: Final = {value.value: value for value in Outcome}
 _REASONS: Final[dict[str | None, Reason | None]] = {None: None, **{value.value: value for value in Reason}}
-_INT64: Final = 2**63
+_TIME_MAX: Final = 2**63 - 1
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def row_of(arrival: Arrival) -> Row:
+def row_of(a: Arrival) -> Row:
     """The columns of an arrival, without its lsn. Raises UsageError for what the journal cannot hold.
 
-    `crc` covers all of them but the lsn, which is mixed in when it is known (`sealed_row`).
+    `crc` covers all of them but the lsn, which INSERT adds when it is known.
     """
-    a = arrival
-    if not a.verdict.value == "accept" and a.reason is None:
-        raise UsageError("a record that is not accepted needs a reason", about=a.protocol)
-    longest = max(len(a.protocol), len(a.topic), len(a.kind), len(a.key), len(a.publisher), len(a.peer))
-    if longest > limits.TEXT_MAX or len(a.id) > limits.TEXT_MAX:
-        raise UsageError(f"a field is longer than {limits.TEXT_MAX}", about=a.protocol)
-    if a.raw is not None and len(a.raw) > limits.RAW_INLINE_MAX:
-        raise UsageError(f"raw bytes over {limits.RAW_INLINE_MAX} go to a blob store", about=a.protocol)
+    if (problem := _problem(a)) is not None:
+        raise UsageError(problem, about=a.protocol)
     try:
-        seq = None if a.seq is None else a.seq.to_bytes(8, "big")
+        columns = (
+            a.protocol, a.direction.value, a.topic, a.kind, a.key, a.publisher, a.peer,
+            None if a.seq is None else a.seq.to_bytes(8, "big"), a.id, a.published_at, a.received_at, a.expires_at,
+            a.verdict.value, None if a.reason is None else a.reason.value, a.raw_ref,
+        )  # fmt: skip
+        return (*columns, crc32(_encode((columns, a.raw))), a.raw)
     except OverflowError:
         raise UsageError(f"seq must lie between 0 and {SEQ_MAX}", about=a.protocol) from None
-    for stamp in (a.published_at, a.received_at, a.expires_at):
-        if stamp is not None and not -_INT64 <= stamp < _INT64:
-            raise UsageError("a time must fit 64 bits of microseconds", about=a.protocol)
-    row = (
-        a.protocol, a.direction.value, a.topic, a.kind, a.key, a.publisher, a.peer, seq, a.id,
-        a.published_at, a.received_at, a.expires_at, a.verdict.value, None if a.reason is None else a.reason.value,
-        a.raw_ref,
-    )  # fmt: skip
-    try:
-        return (*row, checksum(row, a.raw), a.raw)
     except UnicodeEncodeError:
         raise UsageError("a field holds text that is not Unicode", about=a.protocol) from None
 
 
-def checksum(columns: Row, raw: bytes | None) -> int:
-    """CRC-32 over the columns before `crc`, then the raw bytes."""
-    total = crc32(repr(columns).encode())
-    return total if raw is None else crc32(raw, total) ^ 1  # absent and empty raw must differ
-
-
-def sealed_row(lsn: int, row: Row) -> Row:
-    """The row as stored: with its lsn, which the checksum now covers too."""
-    return (lsn, *row[:-2], row[-2] ^ _fold(lsn), row[-1])
+def _problem(a: Arrival) -> str | None:
+    most = limits.TEXT_MAX
+    if len(a.topic) > most or len(a.key) > most or len(a.publisher) > most or len(a.peer) > most or len(a.id) > most:
+        return f"topic, key, publisher, peer and id have at most {most} characters"
+    if not a.accepted and a.reason is None:
+        return "a record that is not accepted needs a reason"
+    if a.raw is not None and len(a.raw) > limits.RAW_INLINE_MAX:
+        return f"raw bytes over {limits.RAW_INLINE_MAX} belong in a blob store"
+    if not (
+        0 <= a.received_at <= _TIME_MAX
+        and (a.published_at is None or 0 <= a.published_at <= _TIME_MAX)
+        and (a.expires_at is None or 0 <= a.expires_at <= _TIME_MAX)
+    ):
+        return "times are microseconds since 1970, in 63 bits"
+    return None
 
 
 def check_row(row: Row) -> None:
     """Raise CorruptionError unless the stored row is the one that was written under this lsn."""
-    if checksum(row[1:-2], row[-1]) ^ _fold(row[0]) != row[-2]:
+    if crc32(_encode((row[1:-2], row[-1]))) + row[0] != row[-2]:
         raise CorruptionError(
             f"record {row[0]} does not match its checksum",
             hint="run `syncline journal verify`, then `syncline journal recover`",
@@ -93,6 +91,16 @@ def record_of(row: Row, node: str, epoch: str) -> Record:
         key=key, publisher=publisher, peer=peer, seq=None if seq is None else int.from_bytes(seq, "big"), id=id_,
         published_at=published_at, received_at=received_at, expires_at=expires_at, verdict=_OUTCOMES[verdict],
         reason=_REASONS[reason], raw_ref=raw_ref, raw=raw,
+    )  # fmt: skip
+
+
+def record_from(a: Arrival, node: str, epoch: str, lsn: int) -> Record:
+    """The record an arrival became."""
+    return Record(
+        node=node, epoch=epoch, lsn=lsn, protocol=a.protocol, direction=a.direction, topic=a.topic, kind=a.kind,
+        key=a.key, publisher=a.publisher, peer=a.peer, seq=a.seq, id=a.id, published_at=a.published_at,
+        received_at=a.received_at, expires_at=a.expires_at, verdict=a.verdict, reason=a.reason, raw_ref=a.raw_ref,
+        raw=a.raw,
     )  # fmt: skip
 
 
@@ -119,9 +127,4 @@ def _decimals(values: Sequence[bytes | None]) -> pa.Array:
     """8-byte big-endian numbers as decimals: their little-endian bytes, widened, are Arrow's own form."""
     data = b"".join(bytes(16) if value is None else value[::-1] + bytes(8) for value in values)
     present = pa.array([value is not None for value in values], pa.bool_())
-    bitmap = present.buffers()[1] if values else None
-    return pa.Array.from_buffers(SEQ, len(values), [bitmap, pa.py_buffer(data)])
-
-
-def _fold(lsn: int) -> int:
-    return (lsn ^ lsn >> 32) & 0xFFFFFFFF
+    return pa.Array.from_buffers(SEQ, len(values), [present.buffers()[1], pa.py_buffer(data)])

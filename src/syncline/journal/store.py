@@ -16,6 +16,7 @@ from typing import Any
 import apsw
 import msgspec
 import pyarrow as pa
+from anyio.lowlevel import current_token
 
 from syncline.core import limits
 from syncline.core.clock import Clock
@@ -23,31 +24,48 @@ from syncline.core.errors import ClosedError, OverloadedError, UsageError
 from syncline.core.ports import Receipt, RecordQuery, StateChange
 from syncline.core.record import Arrival, Record
 from syncline.core.settings import JournalSettings
-from syncline.journal.database import check_layout, connect, create, failures, sync_folder
+from syncline.journal import state as states
+from syncline.journal.database import About, connect, create, damaged, failures, read_about, sync_folder
 from syncline.journal.disk import FreeSpace, Intake, Watermark, free_bytes
+from syncline.journal.identities import Identities
+from syncline.journal.mark import Mark, read_mark
 from syncline.journal.queries import select
 from syncline.journal.refusals import Refusals
-from syncline.journal.rows import batch_of, record_of, row_of
-from syncline.journal.submissions import Submission, TaskWaker, ThreadWaker, Waker, wake_all
-from syncline.journal.writer import Writer, check_state, read_state
+from syncline.journal.rows import batch_of, record_from, record_of, row_of
+from syncline.journal.submissions import Gate, Submission, open_gates
+from syncline.journal.writer import Writer
 
 
 class Journal:
     """A durable, indexed log of records with the state that belongs to them. One process writes it at a time."""
 
-    def __init__(self, path: Path, node: str, epoch: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        connection: apsw.Connection,
+        about: About,
+        mark: Mark,
+        clock: Clock,
+        settings: JournalSettings,
+        free_space: FreeSpace,
+    ) -> None:
         self.path = path
-        self.node = node
-        self.epoch = epoch
+        self.node = about.node
+        self.epoch = about.epoch
+        self._connection = connection
         self._clock = clock
-        self._writer: Writer
-        self._watermark: Watermark
-        self._refusals: Refusals
-        self._connection: apsw.Connection
+        self._mark = mark
+        self._identities = Identities(connection, about.key, about.indexed)
+        self._refusals = Refusals(connection, settings.refused_per_peer_hour, clock.now())
+        self._watermark = Watermark(path.parent, settings, clock, free_space)
+        self._writer = Writer(
+            connection, path, about, clock, mark, self._identities, self._refusals, self._watermark, self._announce
+        )
         self._lock = threading.Lock()
-        self._tail: list[Waker] = []
+        self._tail: dict[Any, Gate] = {}  # where those wait who want the next record, by event loop
         self._idle: list[apsw.Connection] = []
         self._closed = False
+        self._writer.start()
 
     @classmethod
     def open(
@@ -59,32 +77,23 @@ class Journal:
         settings: JournalSettings = JournalSettings(),  # noqa: B008 - frozen
         free_space: FreeSpace = free_bytes,
     ) -> Journal:
-        """Open the journal of this node, making it if there is none."""
+        """Open the journal of this node, making it if there is none. Raises CorruptionError if it is damaged."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = connect(path, write=True)
-        with failures(path):
-            if connection.pragma("schema_version") == 0:
-                create(connection, node=node, epoch=new_epoch(clock.now()))
-            meta = check_layout(connection, path)
-            connection.pragma("journal_mode", "wal")
-            connection.pragma("synchronous", "full")
-            connection.execute("SELECT count(*) FROM records WHERE lsn = 0")
-        sync_folder(path.parent)
-        if meta["node"] != node:
-            raise UsageError(
-                f"the journal belongs to node {meta['node']}, not {node}",
-                hint="use the key it was made with, or another data folder",
-                about=str(path),
-            )
-        journal = cls(path, node, str(meta["epoch"]), clock)
-        journal._connection = connection
-        journal._refusals = Refusals(connection, settings.refused_per_peer_hour, clock.now())
-        journal._watermark = Watermark(path.parent, settings, clock, free_space)
-        journal._writer = Writer(
-            connection, path, clock, journal._refusals, journal._watermark, int(meta["newest"]), journal._announce
-        )
-        journal._writer.start()
-        return journal
+        mark = Mark(path)
+        try:
+            connection = connect(path, write=True)
+            with failures(path):
+                if connection.pragma("schema_version") == 0:
+                    _check_absence(path)
+                    create(connection, node=node, epoch=new_epoch(clock.now()))
+                    sync_folder(path.parent)
+                about = read_about(connection, path)
+                _check_owner(about, node, path)
+                _check_mark(about, path)
+                return cls(path, connection, about, mark, clock, settings, free_space)
+        except BaseException:
+            mark.close()
+            raise
 
     def close(self) -> None:
         """Commit what is queued, then let go of the file."""
@@ -95,87 +104,64 @@ class Journal:
         self._writer.stop()
         with self._lock:
             idle, self._idle = self._idle, []
-            tail, self._tail = self._tail, []
-        wake_all(tail)
-        for connection in idle:
+            tail, self._tail = self._tail, {}
+        open_gates(tail.values())
+        for connection in (*idle, self._connection):
             connection.close()
-        self._connection.close()
+        self._mark.close()
 
     async def append(self, arrivals: Sequence[Arrival], state: Sequence[StateChange] = ()) -> list[Receipt]:
         """Keep all of this, or none, and answer once it is on disk.
 
-        Order: receipts come in the order of `arrivals`; concurrent appends are committed in the order they were queued.
-        A full queue makes the caller wait. Cancelled, the append may or may not have been kept.
+        Receipts come in the order of `arrivals`; concurrent appends are committed in the order they were queued. A full
+        queue makes the caller wait. Cancelled, the append may or may not have been kept.
         """
-        waker = TaskWaker()
-        submission = self._prepare(arrivals, state, waker)
-        while (full := self._writer.queue.offer(submission, TaskWaker)) is not None:
-            assert isinstance(full, TaskWaker)
-            await full.wait()
-        await waker.wait()
+        submission, token, queued = self._prepare(arrivals, state), current_token(), False
+        while not queued:
+            gate, queued = self._writer.queue.offer(submission, token)
+            await gate.event.wait()
         return self._receipts(submission)
 
     def append_sync(self, arrivals: Sequence[Arrival], state: Sequence[StateChange] = ()) -> list[Receipt]:
         """The same for threads."""
-        waker = ThreadWaker()
-        submission = self._prepare(arrivals, state, waker)
-        while (full := self._writer.queue.offer(submission, ThreadWaker)) is not None:
-            assert isinstance(full, ThreadWaker)
-            full.wait()
-        waker.wait()
+        submission, queued = self._prepare(arrivals, state), False
+        while not queued:
+            gate, queued = self._writer.queue.offer(submission, None)
+            gate.event.wait()
         return self._receipts(submission)
 
     def read(self, query: RecordQuery) -> list[Record]:
         """The records that match, in the order of their lsn."""
-        statement, bindings = select(query)
-        with self._reader() as connection:
-            rows = connection.execute(statement, bindings).fetchall()
-        return [record_of(row, self.node, self.epoch) for row in rows]
+        return [record_of(row, self.node, self.epoch) for row in self._rows(query)]
 
     def batches(self, query: RecordQuery, rows: int = limits.API_PAGE_RECORDS) -> Iterator[pa.RecordBatch]:
-        """The same as Arrow batches of RECORD_SCHEMA. Each is one short read, so the file is never held open long."""
+        """The same as Arrow batches of RECORD_SCHEMA. Each is one short read, so the log can always be trimmed."""
         if query.descending:
             raise UsageError("an export runs forward")
         after, left = query.after, query.limit
-        while left > 0:
-            page = msgspec.structs.replace(query, after=after, limit=min(rows, left))
-            statement, bindings = select(page)
-            with self._reader() as connection:
-                found: list[Any] = connection.execute(statement, bindings).fetchall()
-            if not found:
-                return
+        while left > 0 and (found := self._rows(msgspec.structs.replace(query, after=after, limit=min(rows, left)))):
             yield batch_of(found, self.node, self.epoch)
             after, left = found[-1][0], left - len(found)
 
     def get_state(self, space: str, key: bytes) -> bytes | None:
         with self._reader() as connection:
-            return read_state(connection, space, key, self._clock.now())
+            return states.get(connection, space, key, self._clock.now())
 
     def scan_state(self, space: str, prefix: bytes = b"", limit: int = 10_000) -> list[tuple[bytes, bytes]]:
-        """Keys that start with `prefix`, in order, with their values."""
-        end = _after_prefix(prefix)
-        statement = (
-            "SELECT * FROM state WHERE space = ? AND key >= ? AND (? IS NULL OR key < ?) "
-            "AND (expires_at IS NULL OR expires_at > ?) ORDER BY key LIMIT ?"
-        )
-        bindings = (space, prefix, end, end, self._clock.now(), limit)
+        """Keys that start with `prefix`, in their order, with their values."""
         with self._reader() as connection:
-            found: list[Any] = connection.execute(statement, bindings).fetchall()
-        for row in found:
-            check_state(row)
-        return [(row[1], row[2]) for row in found]
+            return states.scan(connection, space, prefix, limit, self._clock.now())
 
     async def wait(self, after: int) -> int:
         """The newest lsn, once it is greater than `after`."""
+        token = current_token()
         while self._writer.newest <= after:
-            waker = TaskWaker()
             with self._lock:
                 if self._closed:
                     raise ClosedError("the journal is closed")
-                self._tail.append(waker)
-            if self._writer.newest > after:
-                break
-            await waker.wait()
+                gate = self._tail.setdefault(token.native_token, Gate(token))
+            if self._writer.newest <= after:  # not before the gate was there to be opened
+                await gate.event.wait()
         return self._writer.newest
 
     def newest(self) -> int:
@@ -188,46 +174,61 @@ class Journal:
         return {
             "newest_lsn": writer.newest,
             "queued": len(writer.queue),
-            "groups": writer.groups,
-            "failed_groups": writer.failed_groups,
+            "commits": writer.commits,
+            "failed_commits": writer.failed_commits,
             "largest_group": writer.largest_group,
+            "names_waiting": len(self._identities),
             "refused_counted": self._refusals.counted_total,
             "disk_free_bytes": self._watermark.free,
             "intake": int(self._watermark.intake),
             "damaged": int(writer.failure is not None),
         }
 
-    def _prepare(self, arrivals: Sequence[Arrival], state: Sequence[StateChange], waker: Waker) -> Submission:
+    def _prepare(self, arrivals: Sequence[Arrival], state: Sequence[StateChange]) -> Submission:
+        """Everything that can be done, or can go wrong, before the writer's turn."""
         if self._watermark.look() is Intake.NOTHING:
             raise OverloadedError(
                 "the disk is almost full, so nothing is taken in",
                 hint="free space, or lower journal.disk_free_all",
                 about=str(self.path.parent),
             )
-        return Submission(arrivals, [row_of(arrival) for arrival in arrivals], state, waker)
+        for change in state:
+            states.check_change(change)
+        name = self._identities.name
+        return Submission(
+            arrivals,
+            [row_of(a) for a in arrivals],
+            [name(a.protocol, a.id) if a.accepted else None for a in arrivals],
+            state,
+        )
 
     def _receipts(self, submission: Submission) -> list[Receipt]:
         if submission.error is not None:
             raise submission.error
+        node, epoch = self.node, self.epoch
         return [
-            Receipt(arrival=arrival, record=None if lsn is None else self._record(arrival, lsn))
+            Receipt(arrival=arrival, record=None if lsn is None else record_from(arrival, node, epoch, lsn))
             for arrival, lsn in submission.kept
         ]
 
-    def _record(self, a: Arrival, lsn: int) -> Record:
-        return Record(
-            node=self.node, epoch=self.epoch, lsn=lsn, protocol=a.protocol, direction=a.direction, topic=a.topic,
-            kind=a.kind, key=a.key, publisher=a.publisher, peer=a.peer, seq=a.seq, id=a.id,
-            published_at=a.published_at, received_at=a.received_at, expires_at=a.expires_at, verdict=a.verdict,
-            reason=a.reason, raw=a.raw, raw_ref=a.raw_ref,
-        )  # fmt: skip
-
-    def _announce(self, newest: int, size: int) -> None:
-        """Called by the writer after each commit that added records."""
+    def _announce(self) -> None:
+        """Called by the writer after each commit."""
         if self._tail:
             with self._lock:
-                tail, self._tail = self._tail, []
-            wake_all(tail)
+                tail, self._tail = self._tail, {}
+            open_gates(tail.values())
+
+    def _rows(self, query: RecordQuery) -> list[Any]:
+        with self._reader() as connection:
+            statement, bindings = select(query, self._lsns(connection, query))
+            return connection.execute(statement, bindings).fetchall()
+
+    def _lsns(self, connection: apsw.Connection, query: RecordQuery) -> list[int] | None:
+        """The accepted records that bear the id asked for; None if the query asks for none."""
+        if query.id is None:
+            return None
+        protocols: Any = [(query.protocol,)] if query.protocol else connection.execute("SELECT name FROM protocols")
+        return self._identities.lsns(connection, [self._identities.name(name, query.id) for (name,) in protocols])
 
     @contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
@@ -254,7 +255,28 @@ def new_epoch(now: int) -> str:
     return f"{now // 1_000 & (1 << 48) - 1:012x}{os.urandom(2).hex()}"
 
 
-def _after_prefix(prefix: bytes) -> bytes | None:
-    """The least key that is greater than every key with this prefix; None if there is none."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+def _check_owner(about: About, node: str, path: Path) -> None:
+    if about.node != node:
+        raise UsageError(
+            f"the journal belongs to node {about.node}, not {node}",
+            hint="use the key it was made with, or another data folder",
+            about=str(path),
+        )
+
+
+def _check_absence(path: Path) -> None:
+    """An empty or missing database beside a note of many records is a loss, not a fresh start."""
+    mark = read_mark(path)
+    if mark is not None:
+        raise damaged(f"the journal is gone, but had come to record {mark[1]}, commit {mark[2]}", path)
+
+
+def _check_mark(about: About, path: Path) -> None:
+    """A database behind its note has lost commits that were acknowledged."""
+    mark = read_mark(path)
+    if mark is not None and mark[0] == about.epoch and mark[2] > about.commits:
+        raise damaged(
+            f"the journal ends at record {about.newest}, commit {about.commits}, but had come to record {mark[1]}, "
+            f"commit {mark[2]}",
+            path,
+        )

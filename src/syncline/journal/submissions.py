@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import anyio
-from anyio.lowlevel import EventLoopToken, current_token
+from anyio.lowlevel import EventLoopToken
 
 from syncline.core import limits
 from syncline.core.errors import ClosedError
@@ -22,59 +22,41 @@ from syncline.journal.rows import Row
 Kept = tuple[Arrival, int | None]  # the final arrival and the lsn it was kept under, if it was
 
 
-class Waker(Protocol):
-    """Wakes one waiting caller. `wake` runs where `token` says: on that event loop, or at once for threads."""
+class Gate:
+    """Opens once for everybody who waits at it: the tasks of one event loop, or threads.
 
-    token: EventLoopToken | None
+    Callers whose submissions go into the same commit share a gate, so answering a group costs one crossing per loop.
+    """
 
-    def wake(self) -> None: ...
+    __slots__ = ("event", "left", "token")
 
-
-class TaskWaker:
-    """Wakes a task of the event loop it was made on."""
-
-    __slots__ = ("_event", "token")
-
-    def __init__(self) -> None:
-        self.token: EventLoopToken | None = current_token()
-        self._event = anyio.Event()
-
-    def wake(self) -> None:
-        self._event.set()
-
-    async def wait(self) -> None:
-        await self._event.wait()
-
-
-class ThreadWaker:
-    """Wakes a thread."""
-
-    __slots__ = ("_event", "token")
-
-    def __init__(self) -> None:
-        self.token: EventLoopToken | None = None
-        self._event = threading.Event()
-
-    def wake(self) -> None:
-        self._event.set()
-
-    def wait(self) -> None:
-        self._event.wait()
+    def __init__(self, token: EventLoopToken | None) -> None:
+        self.token = token
+        self.event: Any = threading.Event() if token is None else anyio.Event()
+        self.left = 0  # submissions not answered yet
 
 
 class Submission:
     """One append: all of it is kept, or none."""
 
-    __slots__ = ("arrivals", "error", "kept", "rows", "size", "state", "waker")
+    __slots__ = ("arrivals", "error", "gate", "kept", "names", "rows", "size", "state")
 
     def __init__(
-        self, arrivals: Sequence[Arrival], rows: Sequence[Row], state: Sequence[StateChange], waker: Waker
+        self,
+        arrivals: Sequence[Arrival],
+        rows: Sequence[Row],
+        names: Sequence[bytes | None],
+        state: Sequence[StateChange],
     ) -> None:
         self.arrivals = arrivals
         self.rows = rows
+        self.names = names  # of the accepted ones
         self.state = state
-        self.waker = waker
-        self.size = sum(len(a.raw) for a in arrivals if a.raw is not None)
+        self.size = 0
+        for arrival in arrivals:
+            if arrival.raw is not None:
+                self.size += len(arrival.raw)
+        self.gate: Gate
         self.kept: list[Kept] = []
         self.error: BaseException | None = None
 
@@ -86,28 +68,34 @@ class SubmissionQueue:
         self._lock = threading.Lock()
         self._filled = threading.Condition(self._lock)
         self._pending: deque[Submission] = deque()
-        self._outside: deque[Waker] = deque()  # callers who found the queue full; bounded by the number of callers
+        self._gates: dict[Any, Gate] = {}  # of the submissions since the last group was taken, by event loop
+        self._outside: dict[Any, Gate] = {}  # where those wait who found the queue full
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def offer(self, submission: Submission, make_waker: Callable[[], Waker]) -> Waker | None:
-        """Enqueue and return None, or return what to wait for before trying again."""
+    def offer(self, submission: Submission, token: EventLoopToken | None) -> tuple[Gate, bool]:
+        """The gate to wait at, and whether the submission is queued; if not, offer it again when the gate opens."""
         with self._lock:
             if self._closed:
                 raise ClosedError("the journal is closed")
-            if len(self._pending) < limits.JOURNAL_QUEUE_MAX:
+            queued = len(self._pending) < limits.JOURNAL_QUEUE_MAX
+            gates = self._gates if queued else self._outside
+            loop = None if token is None else token.native_token
+            gate = gates.get(loop)
+            if gate is None:
+                gate = gates[loop] = Gate(token)
+            if queued:
+                gate.left += 1
+                submission.gate = gate
                 self._pending.append(submission)
                 if len(self._pending) == 1:
                     self._filled.notify()
-                return None
-            waker = make_waker()
-            self._outside.append(waker)
-            return waker
+            return gate, queued
 
-    def take(self, timeout: float | None) -> list[Submission] | None:
-        """The next group, an empty one when `timeout` passed, None once closed and empty."""
+    def take(self, timeout: float | None = None) -> list[Submission] | None:
+        """The next group; an empty one after `timeout` or a poke; None once closed and empty."""
         with self._lock:
             if not self._pending and not self._closed:
                 self._filled.wait(timeout)
@@ -122,12 +110,13 @@ class SubmissionQueue:
                 if group and (records > limits.JOURNAL_COMMIT_RECORDS or size > limits.JOURNAL_COMMIT_BYTES):
                     break
                 group.append(self._pending.popleft())
-            outside, self._outside = self._outside, deque()
-        wake_all(outside)
+            self._gates = {}
+            outside, self._outside = self._outside, {}
+        open_gates(outside.values())
         return group
 
     def poke(self) -> None:
-        """Make `take` return early."""
+        """Make `take` return."""
         with self._lock:
             self._filled.notify()
 
@@ -136,33 +125,31 @@ class SubmissionQueue:
         with self._lock:
             self._closed = True
             self._filled.notify()
-            outside, self._outside = self._outside, deque()
-        wake_all(outside)
+            outside, self._outside = self._outside, {}
+        open_gates(outside.values())
 
 
-def wake_all(wakers: Sequence[Waker] | deque[Waker]) -> None:
-    """Wake every caller, with one crossing into each event loop."""
-    by_token: dict[Any, list[Waker]] = {}
-    for waker in wakers:
-        if waker.token is None:
-            waker.wake()
-        else:
-            by_token.setdefault(waker.token.native_token, []).append(waker)
-    for token, tasks in by_token.items():
-        _soon(token, tasks)
+def answer(group: Sequence[Submission]) -> None:
+    """Open the gates at which nobody's answer is missing any more."""
+    ready = []
+    for submission in group:
+        gate = submission.gate
+        gate.left -= 1
+        if gate.left == 0:
+            ready.append(gate)
+    open_gates(ready)
 
 
-def _soon(token: Any, tasks: list[Waker]) -> None:
-    """Run the wake-ups on a loop without waiting for it; anyio's own way back into a loop blocks the thread."""
-
-    def wake() -> None:
-        for task in tasks:
-            task.wake()
-
-    try:
-        if hasattr(token, "run_sync_soon"):
-            token.run_sync_soon(wake)
-        else:
-            token.call_soon_threadsafe(wake)
-    except RuntimeError:  # the loop has ended (trio.RunFinishedError is one too): nobody waits any more
-        pass
+def open_gates(gates: Iterable[Gate]) -> None:
+    """Open gates from the writer's thread, without waiting for their loops; anyio's own way in would block it."""
+    for gate in gates:
+        loop: Any = None if gate.token is None else gate.token.native_token
+        try:
+            if loop is None:
+                gate.event.set()
+            elif hasattr(loop, "run_sync_soon"):
+                loop.run_sync_soon(gate.event.set)
+            else:
+                loop.call_soon_threadsafe(gate.event.set)
+        except RuntimeError:  # that loop has ended (trio.RunFinishedError is one too): nobody waits there any more
+            pass
