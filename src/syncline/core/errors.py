@@ -136,3 +136,15 @@ class MissingError(SynclineError):
 
 class CorruptionError(SynclineError):
     exit_code = 4
+
+
+def restored(told: Any, otherwise: str) -> SynclineError:
+    """The error that a node described as JSON in its answer; `otherwise` is what to say if it did not."""
+    try:
+        kind = globals()[told["error"]["type"]]
+        assert issubclass(kind, SynclineError)
+        reason = {"reason": Reason(told["error"]["reason"])} if "reason" in told["error"] else {}
+        found: SynclineError = kind(told["error"]["message"], hint=told["error"].get("hint", ""), **reason)
+    except (AssertionError, KeyError, TypeError, ValueError):
+        return SynclineError(otherwise)
+    return found

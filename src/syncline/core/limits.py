@@ -80,3 +80,19 @@ SDSP_HISTORY_FRAMES: Final = 10_000  # frames of one history answer that are loo
 SDSP_HISTORY_SECONDS: Final = 60.0  # an unanswered question counts as failed after this
 SDSP_BACKOFF_FIRST: Final = 0.5  # seconds before history is asked after a failure; doubles with each
 SDSP_BACKOFF_MAX: Final = 60.0
+
+# SDSP's transports and storage
+WEBSOCKET_MESSAGE: Final = 16 * MIB
+PORTAL_CALLS: Final = 64  # calls waiting for the asyncio thread at once
+SDSP_HUBS: Final = 1_000  # memory hubs in one process
+SDSP_HUB_OBJECTS: Final = 10_000  # objects in one memory hub
+SDSP_HUB_FRAMES: Final = 10_000  # newest frames of one object that a memory hub keeps
+SDSP_BATCH: Final = 500  # frames that cross to or from another thread at once
+SDSP_PENDING: Final = 10_000  # publishes waiting for a transport
+SDSP_HEAVY_BYTES: Final = 64 * KIB  # work on larger objects is done beside the event loop
+SDSP_INBOX: Final = 64  # frames and answers waiting for a follower's loop
+SDSP_POLL_SECONDS: Final = 25  # a long poll is answered after this, news or not
+SDSP_KEEP_ALIVE_SECONDS: Final = 15  # a server-sent event stream is never silent for longer
+SDSP_SILENCE_SECONDS: Final = 45  # a follower takes a connection that was silent for this long for broken
+SDSP_OBJECT_TTL: Final = 7 * DAY  # how long a stored object can be loaded
+SDSP_HISTORY_TTL: Final = DAY
