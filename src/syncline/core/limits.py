@@ -40,6 +40,18 @@ DISK_FREE_REJECTS: Final = 512 * MIB  # below this, rejects and ignores are no l
 DISK_FREE_ALL: Final = 128 * MIB  # below this, nothing is taken in
 DISK_PROBE_SECONDS: Final = 1.0  # how old the last look at the disk may be
 
+# the lake
+LAKE_BATCH_SEGMENTS: Final = 1_000  # segments one batch lands; the driver holds their names
+LAKE_TASK_BYTES: Final = 64 * MIB  # segment bytes one task lands
+LAKE_BUCKETS: Final = 16  # partitions of a keyed or state table, fixed when the table is made
+LAKE_COMMIT_ATTEMPTS: Final = 8  # how often a batch is computed anew because somebody else committed first
+LAKE_PROBLEMS: Final = 1_000  # quarantined segments a run remembers by name; more are only counted
+LAKE_KEEP_VERSIONS_HOURS: Final = 168  # how long files that no snapshot names any more are kept
+QUERY_SECONDS: Final = 30.0
+QUERY_MEMORY: Final = 1_024 * MIB
+QUERY_ROWS: Final = 10_000  # rows an interactive query returns
+QUERY_TEXT: Final = 100 * KIB  # characters of one SQL statement
+
 # the node
 DELIVERY_BATCH: Final = 1_000  # records a follower is handed at once
 STOP_SECONDS: Final = 10  # how long a node may take to stop its protocols

@@ -1,0 +1,249 @@
+"""One batch of segments, landed exactly once: computed by tasks, committed table by table, in an order that can be cut
+anywhere and begun again. Knows neither Spark nor where the batch came from; a `Runner` runs its tasks.
+
+Every table's commit names the segments in it. What a crash, a replay or a rival leaves undone is found by asking each
+table which segments it lacks, so the same code path is the normal one and the recovery.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+import pyarrow.fs as pafs
+import structlog
+
+from syncline.core import limits
+from syncline.core.crash import crash_point
+from syncline.core.errors import ConflictError, UnavailableError
+from syncline.lake.deltas import BatchName, LakeTable
+from syncline.lake.exchange import Parcel
+from syncline.lake.files import AddedFile
+from syncline.lake.land import Damaged, LandReport, LandTask, SegmentTask, land
+from syncline.lake.rebuild import BucketTask, rebuild
+from syncline.lake.roots import EXCHANGE, Lake
+from syncline.lake.segments import Segment, quarantine
+from syncline.lake.stages import ProtocolStages, Stages, all_tables
+from syncline.lake.tables import BASE_TABLES, Table
+
+T = TypeVar("T")
+R = TypeVar("R")
+CRASH_POINTS: Final = ("lake.begun", "lake.landed", "lake.rebuilt", "lake.committed")  # the last: after each table
+log = structlog.get_logger("syncline.lake")
+
+
+class Runner(Protocol):
+    """Runs a function on every task, anywhere, at least once each, and gives the answers in the tasks' order."""
+
+    parallelism: int
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], title: str) -> list[R]: ...
+
+
+class InProcess:
+    """Runs tasks one after the other, here."""
+
+    parallelism = 1
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], title: str) -> list[R]:
+        return [function(task) for task in tasks]
+
+
+class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one batch did."""
+
+    batch: int | None = None  # as Spark counts; None for segments found by looking
+    segments: int = 0  # landed in at least one table
+    records: int = 0  # in them
+    added: dict[str, int] = {}  # rows added per append or keyed table; rows in the rewritten buckets of a state table
+    damaged: list[Damaged] = []
+    differing: int = 0
+    seconds: float = 0.0
+
+
+class Lander:
+    """Lands batches into the tables of one lake."""
+
+    def __init__(self, lake: Lake, stages: Stages, runner: Runner, *, buckets: int = limits.LAKE_BUCKETS) -> None:
+        self.lake = lake
+        self.stages = stages
+        self.runner = runner
+        self._new_buckets = buckets
+        self._tables: dict[str, LakeTable] = {}
+
+    def table(self, table: Table) -> LakeTable:
+        """The open table; made if it is not there."""
+        if table.name not in self._tables:
+            root, buckets = self.lake.table(table.name), self._new_buckets
+            self._tables[table.name] = LakeTable.open(root, table, buckets=buckets)
+        return self._tables[table.name]
+
+    def buckets(self, protocol: str) -> int:
+        """How many buckets the protocol's tables have: fixed when the first of them was made."""
+        stages = self.stages.get(protocol)
+        return self.table(stages.keyed[0]).buckets if stages and stages.keyed else 1
+
+    def tables_of(self, protocol: str) -> tuple[Table, ...]:
+        """The tables that segments of this protocol go into, in the order of commits."""
+        stages = self.stages.get(protocol)
+        return BASE_TABLES if stages is None else (*BASE_TABLES, *stages.tables)
+
+    def lacking(self, segments: Sequence[Segment]) -> dict[Segment, frozenset[str]]:
+        """Each segment that is not in all its tables yet, with the tables that lack it."""
+        by_table: defaultdict[str, list[Segment]] = defaultdict(list)
+        for segment in segments:
+            for table in self.tables_of(segment.protocol):
+                by_table[table.name].append(segment)
+        lacking: defaultdict[Segment, set[str]] = defaultdict(set)
+        for name, table in all_tables(self.stages.values()).items():
+            if name in by_table:
+                opened = self.table(table)
+                opened.refresh()
+                for segment in opened.lacking(by_table[name]):
+                    lacking[segment].add(name)
+        return {segment: frozenset(names) for segment, names in lacking.items()}
+
+    def land(self, segments: Sequence[Segment], batch: BatchName | None = None) -> BatchResult:
+        """Land what is not landed yet. Damaged segments are put aside and named in the result; the others go on."""
+        begun = time.monotonic()
+        for attempt in range(1, limits.LAKE_COMMIT_ATTEMPTS + 1):
+            try:
+                result = self._attempt(segments, batch)
+            except ConflictError as error:
+                log.info("lake.conflict", table=error.about, attempt=attempt)
+                continue
+            return msgspec.structs.replace(result, seconds=time.monotonic() - begun)
+        raise UnavailableError(
+            f"others committed first {limits.LAKE_COMMIT_ATTEMPTS} times in a row",
+            hint="stop the other pipeline, or let its compaction end",
+            about=self.lake.tables.url,
+        )
+
+    def _attempt(self, segments: Sequence[Segment], batch: BatchName | None) -> BatchResult:
+        lacking = self.lacking(segments)
+        if not lacking:
+            return BatchResult(batch=batch.number if batch else None)
+        attempt = _Attempt(self, lacking, batch)
+        try:
+            return attempt.run()
+        finally:
+            clear_exchange(self.lake, attempt.exchange)
+
+
+class _Attempt:
+    """One attempt at one batch."""
+
+    def __init__(self, lander: Lander, lacking: dict[Segment, frozenset[str]], batch: BatchName | None) -> None:
+        self._lander = lander
+        self._lacking = lacking
+        self._batch = batch
+        self._landed: set[str] = set()
+        self._added: dict[str, int] = {}
+        self.exchange = uuid.uuid4().hex
+
+    def run(self) -> BatchResult:
+        crash_point("lake.begun")
+        reports = self._land()
+        crash_point("lake.landed")
+        self._landed = {path for report in reports for path in report.landed}
+        added = [file for report in reports for file in report.added]
+        for table in BASE_TABLES:  # the proof is kept first, whatever becomes of its decoding
+            self._commit(table, added, [])
+        parcels = [parcel for report in reports for parcel in report.parcels]
+        for stages in self._lander.stages.values():
+            self._rebuild(stages, parcels)
+        damaged = [damage for report in reports for damage in report.damaged]
+        for damage in damaged:
+            quarantine(self._lander.lake.segments, damage.path, damage.why)
+            log.error("lake.segment_damaged", segment=damage.path, why=damage.why)
+        return BatchResult(
+            batch=self._batch.number if self._batch else None,
+            segments=len(self._landed),
+            records=sum(report.rows for report in reports),
+            added=self._added,
+            damaged=damaged,
+            differing=sum(report.differing for report in reports),
+        )
+
+    def _land(self) -> list[LandReport]:
+        lander = self._lander
+        items = [SegmentTask(segment, tables) for segment, tables in self._lacking.items()]
+        buckets = {item.segment.protocol: lander.buckets(item.segment.protocol) for item in items}
+        tasks = [
+            LandTask(lander.lake, group, f"{EXCHANGE}/{self.exchange}", buckets)
+            for group in _groups(items, lander.runner.parallelism)
+        ]
+        return lander.runner.run(partial(land, stages=lander.stages), tasks, f"land {len(items)} segments")
+
+    def _rebuild(self, stages: ProtocolStages, parcels: list[Parcel]) -> None:
+        behind = [table for table in stages.tables if self._segments_for(table)]
+        if not behind:
+            return
+        reports = self._lander.runner.run(
+            partial(rebuild, stages=stages), self._bucket_tasks(stages, behind, parcels), f"rebuild {stages.protocol}"
+        )
+        crash_point("lake.rebuilt")
+        added = [file for report in reports for file in report.added]
+        replaced = [pair for report in reports for pair in report.replaced]
+        for table in behind:
+            self._commit(table, added, [path for name, path in replaced if name == table.name])
+
+    def _bucket_tasks(self, stages: ProtocolStages, behind: list[Table], parcels: list[Parcel]) -> list[BucketTask]:
+        own = {table.name for table in stages.keyed}
+        by_bucket: defaultdict[int, list[Parcel]] = defaultdict(list)
+        for parcel in parcels:
+            if parcel.table in own:
+                by_bucket[parcel.bucket].append(parcel)
+        files = {table.name: self._lander.table(table).files_by_bucket() for table in stages.tables}
+        wanted = frozenset(table.name for table in behind)
+        return [
+            BucketTask(
+                self._lander.lake, bucket, found, {name: paths.get(bucket, []) for name, paths in files.items()}, wanted
+            )
+            for bucket, found in sorted(by_bucket.items())
+        ]
+
+    def _commit(self, table: Table, added: list[AddedFile], removed: list[str]) -> None:
+        segments = self._segments_for(table)
+        if not segments:
+            return
+        own = [file for file in added if file.table == table.name]
+        self._lander.table(table).commit(own, removed, segments, self._batch)
+        self._added[table.name] = sum(file.rows for file in own)
+        crash_point("lake.committed")
+
+    def _segments_for(self, table: Table) -> list[Segment]:
+        """The segments of this attempt that the table lacks and that could be read."""
+        return [
+            segment
+            for segment, tables in self._lacking.items()
+            if table.name in tables and segment.path in self._landed
+        ]
+
+
+def clear_exchange(lake: Lake, name: str = "") -> None:
+    """Remove exchange files: those of one attempt, or all that killed runs left behind."""
+    filesystem = lake.tables.filesystem()
+    folder = f"{EXCHANGE}/{name}".rstrip("/")
+    if filesystem.get_file_info(folder).type != pafs.FileType.NotFound:
+        filesystem.delete_dir(folder)
+
+
+def _groups(items: list[SegmentTask], parallelism: int) -> list[list[SegmentTask]]:
+    """The segments in groups of about equal size, as many as keep every core busy and no task too large."""
+    total = sum(item.segment.size for item in items)
+    count = min(len(items), max(parallelism, math.ceil(total / limits.LAKE_TASK_BYTES)))
+    heap: list[tuple[int, int]] = [(0, index) for index in range(count)]
+    groups: list[list[SegmentTask]] = [[] for _ in range(count)]
+    for item in sorted(items, key=lambda item: (-item.segment.size, item.segment)):
+        size, index = heapq.heappop(heap)
+        groups[index].append(item)
+        heapq.heappush(heap, (size + item.segment.size, index))
+    return groups

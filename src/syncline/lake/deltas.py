@@ -1,0 +1,201 @@
+"""One Delta table as the driver handles it: made or widened when needed, asked what it holds, committed to. The only
+module that talks to delta-rs for writing, and the home of its traps (GOTCHAS.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from syncline.core.errors import ConflictError, CorruptionError, SynclineError
+from syncline.lake.files import AddedFile
+from syncline.lake.landed import (
+    BATCH_PREFIX,
+    chain_name,
+    newest_of_chains,
+    read_transactions,
+    segment_name,
+)
+from syncline.lake.roots import Root
+from syncline.lake.segments import Segment
+from syncline.lake.tables import BUCKET, Table
+
+BUCKETS_PROPERTY: Final = "syncline.buckets"
+_PROPERTIES: Final = {"delta.checkpointInterval": "50"}
+
+
+class BatchName(msgspec.Struct, frozen=True):
+    """A batch as Spark counts it: the streaming query's id, which lives in its checkpoint, and the number."""
+
+    query: str
+    number: int
+
+    @property
+    def app(self) -> str:
+        return BATCH_PREFIX + self.query
+
+
+class LakeTable:
+    """An open Delta table."""
+
+    def __init__(self, root: Root, table: Table, delta: DeltaTable) -> None:
+        self.root = root
+        self.table = table
+        self._delta = delta
+
+    @classmethod
+    def open(cls, root: Root, table: Table, *, buckets: int) -> LakeTable:
+        """Open the table, making it if it is not there and adding columns that it does not know yet."""
+        delta = _open(root)
+        if delta is None:
+            _create(root, table, buckets)
+            delta = _open(root)
+            assert delta is not None
+        opened = cls(root, table, delta)
+        opened._widen()
+        return opened
+
+    @property
+    def version(self) -> int:
+        return self._delta.version()
+
+    @property
+    def buckets(self) -> int:
+        return int(self._delta.metadata().configuration.get(BUCKETS_PROPERTY) or 1)
+
+    def refresh(self) -> None:
+        """See what others have committed."""
+        self._delta.update_incremental()
+
+    def has_batch(self, batch: BatchName) -> bool:
+        done = self._delta.transaction_version(batch.app)
+        return done is not None and done >= batch.number
+
+    def newest_lsn(self, segment: Segment) -> int:
+        """The newest lsn of the segment's chain that the table holds; 0 if none."""
+        return self._delta.transaction_version(chain_name(segment)) or 0
+
+    def lacking(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Those of the segments that the table does not hold yet."""
+        first_of_chain = {segment.chain: segment for segment in segments}
+        newest = {chain: self.newest_lsn(segment) for chain, segment in first_of_chain.items()}
+        doubtful = [segment for segment in segments if segment.lo <= newest[segment.chain]]
+        if not doubtful:  # nothing so new can have landed: the usual case, and no name was looked up
+            return list(segments)
+        known = read_transactions(self.root, self.version)
+        landed = {segment.path for segment in doubtful if segment_name(segment) in known}
+        return [segment for segment in segments if segment.path not in landed]
+
+    def files_by_bucket(self) -> dict[int, list[str]]:
+        """The paths of the files of every bucket, below the table's folder."""
+        found: defaultdict[int, list[str]] = defaultdict(list)
+        actions = self._delta.get_add_actions(flatten=True)
+        paths, buckets = actions.column("path").to_pylist(), actions.column(f"partition.{BUCKET}").to_pylist()
+        for path, bucket in zip(paths, buckets, strict=True):
+            found[int(bucket)].append(path)
+        return dict(found)
+
+    def commit(
+        self,
+        added: Sequence[AddedFile],
+        removed: Sequence[str],
+        segments: Sequence[Segment],
+        batch: BatchName | None,
+    ) -> None:
+        """Make the added files part of the table, the removed ones not, and the segments known: all or nothing.
+
+        Raises ConflictError if somebody else committed what this was not computed from: refresh, look again, recompute.
+        """
+        self._check_files(added)
+        now = int(time.time() * 1000)
+        adds = [AddAction(file.path, file.size, file.partition, now, True, file.statistics) for file in added]
+        removes = [RemoveAction(path, True, now) for path in removed]
+        # Rows of append tables are new whatever else was committed, unless it was the same segment, which delta-rs
+        # finds out by the names below. The others were computed from the snapshot and must not be carried past a
+        # change of it.
+        retries = None if self.table.mode == "append" else 0
+        properties = CommitProperties(app_transactions=self._names(segments, batch, now), max_commit_retries=retries)
+        try:
+            self._delta.create_write_transaction(
+                [*adds, *removes],
+                "append",
+                self._delta.schema(),
+                list(self.table.partition_by),
+                commit_properties=properties,
+            )
+        except CommitFailedError as error:
+            self.refresh()
+            raise ConflictError(f"somebody else committed first: {error}", about=self.table.name) from error
+        self.refresh()
+
+    def _names(self, segments: Iterable[Segment], batch: BatchName | None, now: int) -> list[Transaction]:
+        landed = list(segments)
+        names = [Transaction(segment_name(segment), 0, now) for segment in landed]
+        for name, lsn in newest_of_chains(landed).items():
+            names.append(Transaction(name, max(lsn, self._delta.transaction_version(name) or 0)))
+        if batch is not None:
+            names.append(Transaction(batch.app, batch.number))
+        return names
+
+    def _check_files(self, added: Sequence[AddedFile]) -> None:
+        """delta-rs would commit files that are not there."""
+        infos = self.root.filesystem().get_file_info([file.path for file in added])
+        for file, info in zip(added, infos, strict=True):
+            if info.size != file.size:
+                raise SynclineError(
+                    "a file an executor wrote is not where the driver sees it",
+                    hint="tables must be on storage that driver and executors share",
+                    about=f"{self.table.name}/{file.path}",
+                )
+
+    def _widen(self) -> None:
+        """Add the columns a newer version of this package brought: a wider commit alone would hide them."""
+        present = {field.name for field in self._delta.schema().fields}
+        wanted = Schema.from_arrow(_commented(self.table))
+        missing: list[Field] = [field for field in wanted.fields if field.name not in present]
+        if missing:
+            self._delta.alter.add_columns(missing)
+            self.refresh()
+
+
+def open_delta(root: Root, *, version: int | None = None) -> DeltaTable | None:
+    """The Delta table at this place for reading, or None if there is none."""
+    return _open(root, version)
+
+
+def _open(root: Root, version: int | None = None) -> DeltaTable | None:
+    options = dict(root.options) or None
+    if not DeltaTable.is_deltatable(root.url, options):
+        return None
+    try:
+        return DeltaTable(root.url, version=version, storage_options=options)
+    except DeltaError as error:
+        raise CorruptionError(f"a table's log cannot be read: {error}", about=root.url) from error
+
+
+def _create(root: Root, table: Table, buckets: int) -> None:
+    properties = _PROPERTIES | ({} if table.mode == "append" else {BUCKETS_PROPERTY: str(buckets)})
+    DeltaTable.create(
+        root.url,
+        _commented(table),
+        mode="ignore",
+        partition_by=list(table.partition_by),
+        name=table.name,
+        description=table.doc,
+        configuration=properties,
+        storage_options=dict(root.options) or None,
+        raise_if_key_not_exists=False,
+    )
+
+
+def _commented(table: Table) -> pa.Schema:
+    """The schema with every column's meaning, which other readers of the table show."""
+    return pa.schema([column.field.with_metadata({"comment": column.doc}) for column in table.columns])

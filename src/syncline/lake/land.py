@@ -1,0 +1,120 @@
+"""The narrow half of a batch, as one task runs it: read segments, judge them again, write the rows of `records` and
+`rejected`, decode, and hand the decoded rows to the exchange. One pass over each segment, nothing kept in memory but
+the segment at hand. Runs on executors; commits nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+
+from syncline.core.errors import CorruptionError
+from syncline.lake.exchange import ExchangeWriter, Parcel, buckets_of
+from syncline.lake.files import AddedFile, TableWriter
+from syncline.lake.roots import Lake
+from syncline.lake.segments import Segment, read_segment
+from syncline.lake.stages import ProtocolStages, Stages
+from syncline.lake.tables import RECORDS, REJECTED, Table
+from syncline.lake.verify import verify
+
+
+class SegmentTask(msgspec.Struct, frozen=True):
+    """One segment and the tables that still lack it."""
+
+    segment: Segment
+    tables: frozenset[str]
+
+
+class LandTask(msgspec.Struct, frozen=True):
+    """What one executor task is to land."""
+
+    lake: Lake
+    segments: list[SegmentTask]
+    exchange: str  # folder of this batch's exchange files, below the tables
+    buckets: dict[str, int]  # protocol → how many
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    path: str
+    why: str
+
+
+class LandReport(msgspec.Struct, frozen=True):
+    """What a task did. Small, whatever the data: it goes to the driver."""
+
+    added: list[AddedFile]
+    parcels: list[Parcel]
+    landed: list[str]  # paths of the segments read
+    damaged: list[Damaged]
+    rows: int
+    differing: int  # records whose content the lake judges otherwise than the node did
+
+
+def land(task: LandTask, stages: Stages) -> LandReport:
+    """Land the task's segments. A damaged segment is reported and leaves no row behind; the others go on."""
+    return _Landing(task, stages).run()
+
+
+class _Landing:
+    def __init__(self, task: LandTask, stages: Stages) -> None:
+        self._task = task
+        self._stages = stages
+        self._tables = task.lake.tables.filesystem()
+        self._segments = task.lake.segments.filesystem()
+        self._records = TableWriter(self._tables, RECORDS)
+        self._rejected = TableWriter(self._tables, REJECTED)
+        self._outgoing: dict[str, ExchangeWriter] = {}
+        self._landed: list[str] = []
+        self._damaged: list[Damaged] = []
+        self._rows = 0
+        self._differing = 0
+
+    def run(self) -> LandReport:
+        for item in sorted(self._task.segments, key=lambda item: item.segment):
+            try:
+                records = read_segment(self._segments, item.segment)
+            except CorruptionError as error:
+                self._damaged.append(Damaged(item.segment.path, error.message))
+                continue
+            self._land(item, records)
+        self._records.close()
+        self._rejected.close()
+        parcels = [parcel for writer in self._outgoing.values() for parcel in writer.close()]
+        return LandReport(
+            [*self._records.added, *self._rejected.added],
+            parcels,
+            self._landed,
+            self._damaged,
+            self._rows,
+            self._differing,
+        )
+
+    def _land(self, item: SegmentTask, records: pa.Table) -> None:
+        segment = item.segment
+        partition = {"protocol": segment.protocol, "date": segment.date}
+        if RECORDS.name in item.tables:
+            self._records.write(partition, records.select(RECORDS.file_schema.names))
+        stages = self._stages.get(segment.protocol)
+        if item.tables - {RECORDS.name}:
+            verified = verify(records, stages)
+            self._differing += verified.differing.num_rows
+            if REJECTED.name in item.tables:
+                self._rejected.write(partition, verified.rejected.select(REJECTED.file_schema.names))
+            if stages is not None and item.tables & {table.name for table in stages.tables}:
+                self._decode(stages, verified.accepted)
+        self._landed.append(segment.path)
+        self._rows += records.num_rows
+
+    def _decode(self, stages: ProtocolStages, accepted: pa.Table) -> None:
+        decoded = stages.decode(accepted)
+        buckets = self._task.buckets[stages.protocol]
+        for table in stages.keyed:
+            rows = decoded[table.name]
+            self._writer_of(table).write(rows, buckets_of(rows[table.key], buckets))
+
+    def _writer_of(self, table: Table) -> ExchangeWriter:
+        if table.name not in self._outgoing:
+            self._outgoing[table.name] = ExchangeWriter(
+                self._tables, self._task.exchange, table.name, table.file_schema
+            )
+        return self._outgoing[table.name]

@@ -1,0 +1,89 @@
+"""Which segments a table holds. The answer is in the table's own log, written by the commit that added the rows, so
+that neither a lost checkpoint nor a replayed batch nor a second pipeline can land a segment twice.
+
+delta-rs answers for one name at a time, in a time that grows with the number of names; many at once are read here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from syncline.lake.roots import Root
+from syncline.lake.segments import Segment
+
+LOG: Final = "_delta_log"
+SEGMENT_PREFIX: Final = "seg/"
+CHAIN_PREFIX: Final = "lsn/"
+BATCH_PREFIX: Final = "batch/"
+_COMMIT: Final = re.compile(rf"{LOG}/(\d{{20}})\.json")
+_CHECKPOINT: Final = re.compile(rf"{LOG}/(\d{{20}})\.checkpoint(?:\..+)?\.parquet")
+
+
+def segment_name(segment: Segment) -> str:
+    """The application id under which a table remembers a segment."""
+    return SEGMENT_PREFIX + segment.path
+
+
+def chain_name(segment: Segment) -> str:
+    """The application id whose version is the newest lsn of a chain that a table holds."""
+    return CHAIN_PREFIX + segment.chain
+
+
+def newest_of_chains(segments: Iterable[Segment]) -> dict[str, int]:
+    """The highest lsn of each chain among these segments."""
+    newest: dict[str, int] = {}
+    for segment in segments:
+        name = chain_name(segment)
+        newest[name] = max(segment.hi, newest.get(name, 0))
+    return newest
+
+
+class _Transaction(msgspec.Struct, rename="camel"):
+    app_id: str
+    version: int
+
+
+class _Line(msgspec.Struct):
+    txn: _Transaction | None = None
+
+
+_LINES: Final = msgspec.json.Decoder(_Line)
+
+
+def read_transactions(root: Root, version: int) -> dict[str, int]:
+    """Every application id of a Delta table with its version, as of the table's `version`."""
+    filesystem = root.filesystem()
+    infos = filesystem.get_file_info(pafs.FileSelector(LOG))
+    paths = [info.path for info in infos if info.type == pafs.FileType.File]
+    start = max(
+        (int(m[1]) for path in paths if (m := _CHECKPOINT.fullmatch(path)) and int(m[1]) <= version), default=-1
+    )
+    found: dict[str, int] = {}
+    for path in paths:
+        match = _CHECKPOINT.fullmatch(path)
+        if match and int(match[1]) == start:
+            found.update(_of_checkpoint(filesystem, path))
+    for path in sorted(paths):
+        match = _COMMIT.fullmatch(path)
+        if match and start < int(match[1]) <= version:
+            found.update(_of_commit(filesystem, path))
+    return found
+
+
+def _of_checkpoint(filesystem: Any, path: str) -> dict[str, int]:
+    column = pq.read_table(path, filesystem=filesystem, columns=["txn"], partitioning=None)["txn"]
+    entries = column.drop_null().to_pylist()
+    return {entry["appId"]: entry["version"] for entry in entries if entry["appId"] is not None}
+
+
+def _of_commit(filesystem: Any, path: str) -> dict[str, int]:
+    with filesystem.open_input_file(path) as file:
+        lines = file.read().splitlines()
+    decoded = (_LINES.decode(line) for line in lines if b'"txn"' in line[:16])
+    return {line.txn.app_id: line.txn.version for line in decoded if line.txn is not None}

@@ -1,0 +1,55 @@
+"""Fixtures of the lake: one Spark session for the whole run, and an empty lake for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from syncline.core.record import Arrival
+from syncline.core.verdict import Outcome, Reason
+from syncline.lake.roots import Lake
+from syncline.lake.session import SessionOptions, start_session
+from syncline.testing.segments import DAY_ZERO
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    session = start_session(SessionOptions(master="local[2]"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.below(tmp_path / "data")
+
+
+def rows(lake: Lake, table: str) -> pa.Table:
+    """All rows of a table, as any Delta reader sees them."""
+    return DeltaTable(lake.table(table).url).to_pyarrow_table()
+
+
+def arrivals(count: int, *, protocol: str = "plain", first: int = 0, step: int = 60) -> list[Arrival]:
+    """Arrivals of a protocol the lake has no stages for, `step` seconds apart; every seventh is rejected."""
+    return [_arrival(protocol, number, step) for number in range(first, first + count)]
+
+
+def _arrival(protocol: str, number: int, step: int) -> Arrival:
+    bad = number % 7 == 3
+    return Arrival(
+        protocol=protocol,
+        topic="yard",
+        kind="message",
+        id=b"%d" % number,
+        key=f"key-{number % 5}",
+        seq=2**64 - 1 - number,
+        received_at=DAY_ZERO + number * step * 1_000_000,
+        raw=bytes([number % 256]) * (number % 50),
+        verdict=Outcome.REJECT if bad else Outcome.ACCEPT,
+        reason=Reason.MALFORMED if bad else None,
+    )
