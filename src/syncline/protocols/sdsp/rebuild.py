@@ -6,7 +6,7 @@ elsewhere (session, lake).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -14,12 +14,12 @@ import msgspec
 from msgspec import UNSET
 
 from syncline.core import limits
-from syncline.core.errors import CorruptionError, DeltaError, UsageError
+from syncline.core.errors import CorruptionError, DecodeError, DeltaError, UsageError
 from syncline.core.verdict import Reason
 from syncline.protocols.sdsp import checksums
 from syncline.protocols.sdsp.checksums import jcs
 from syncline.protocols.sdsp.deltas.base import Budget, Delta, measure
-from syncline.protocols.sdsp.wire import Frame, Kind, ObjectKind
+from syncline.protocols.sdsp.wire import Frame, Kind, ObjectKind, decode
 
 STATE_FORMAT: Final = 1
 
@@ -149,27 +149,49 @@ def rebuild(
     applied the state is stale or failed and only a later full frame mends it.
     """
     problems: list[Problem] = []
-    by_serial: dict[int, Frame] = {}
-    forked: set[int] = set()
-    for frame in frames:
-        known = by_serial.setdefault(frame.serial, frame)
-        if known is not frame and not same_content(known, frame):
-            forked.add(frame.serial)
     pending: list[Frame] = []
-    for serial in sorted(by_serial):
-        if serial in forked and (state is None or serial > state.serial):
-            problems.append(Problem(Cause.FORK, serial, "two frames with this serial and different content"))
-            state = None if state is None else state.marked(Status.STALE)
+    ordered, forked = _in_order(frames)
+    at = 0
+    while at < len(ordered):
+        if in_place and state is not None and not forked:
+            state, at = _run_plain(state, ordered, at, deltas, verify)
+            if at == len(ordered):
+                break
+        frame = ordered[at]
+        at += 1
+        if frame.serial in forked and (state is None or frame.serial > state.serial):
+            problems.append(Problem(Cause.FORK, frame.serial, "two frames with this serial and different content"))
+            state = _after(state, problems[-1])
             continue
-        found = fold(state, by_serial[serial], deltas, verify=verify, in_place=in_place)
+        found = fold(state, frame, deltas, verify=verify, in_place=in_place)
         if isinstance(found, State):
             state, pending = found, []
         elif found.cause is Cause.GAP and (state is None or state.status is Status.SYNCED):
-            pending.append(by_serial[serial])
+            pending.append(frame)
         elif found.cause is not Cause.OUTDATED:
             problems.append(found)
             state = _after(state, found)
     return Rebuilt(state, pending, problems)
+
+
+def rebuild_sorted(
+    raws: Iterable[bytes], deltas: Mapping[str, Delta], states: Callable[[str], State | None] = lambda uid: None
+) -> Iterator[Rebuilt]:
+    """Fold the frames of many objects, those of one object next to each other, as a sorted partition of the lake has
+    them. `states` gives what is known of an object from before. Undecodable bytes are passed over: they were rejected.
+    """
+    frames: list[Frame] = []
+    for raw in raws:
+        try:
+            frame = decode(raw)
+        except DecodeError:
+            continue
+        if frames and frame.uid != frames[0].uid:
+            yield rebuild(states(frames[0].uid), frames, deltas, in_place=True)
+            frames = []
+        frames.append(frame)
+    if frames:
+        yield rebuild(states(frames[0].uid), frames, deltas, in_place=True)
 
 
 def object_at(serial: int, frames: Iterable[Frame], deltas: Mapping[str, Delta]) -> State | Problem:
@@ -248,6 +270,54 @@ def same_content(one: Frame, other: Frame) -> bool:
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _STORED: Final = msgspec.json.Decoder(tuple[int, str, int, int, ObjectKind, Status, Any])
 _ROOMY: Final = limits.SDSP_OBJECT_MAX * 7 // 8  # measured above this, an object is as large as it may get
+
+
+def _in_order(frames: Iterable[Frame]) -> tuple[list[Frame], set[int]]:
+    """Frames by ascending serial, each once, and the serials that two different frames claim."""
+    by_serial: dict[int, Frame] = {}
+    forked: set[int] = set()
+    for frame in frames:
+        known = by_serial.setdefault(frame.serial, frame)
+        if known is not frame and not same_content(known, frame):
+            forked.add(frame.serial)
+    return [by_serial[serial] for serial in sorted(by_serial)], forked
+
+
+def _run_plain(
+    state: State, frames: list[Frame], at: int, deltas: Mapping[str, Delta], verify: bool
+) -> tuple[State, int]:
+    """Fold deltas that follow one another without anything special, from `at` on, and say where that ends.
+
+    Does what `fold` does, frame after frame, but makes one state for all of them; it stops before whatever it cannot do.
+    """
+    algorithm = deltas.get(frames[at].alg)
+    if algorithm is None or state.kind not in algorithm.kinds or state.status is not Status.SYNCED:
+        return state, at
+    first, base, value = at, state.serial - state.ver, state.value
+    serial = state.serial
+    budget = Budget(limits.SDSP_OBJECT_MAX - state.size)
+    try:
+        for at in range(first, len(frames)):
+            frame = frames[at]
+            if (
+                frame.serial != serial + 1
+                or frame.serial - frame.ver != base
+                or frame.alg != algorithm.code
+                or frame.frozen
+                or (verify and frame.checksum is not None)
+            ):
+                break
+            budget.work = limits.SDSP_DELTA_WORK
+            value = algorithm.apply(value, frame.delta, budget, in_place=True)
+            serial += 1
+        else:
+            at += 1
+    except DeltaError:
+        pass  # the value is untouched, and `fold` will say what is wrong
+    if at == first:
+        return state, at
+    done = State(state.uid, serial, serial - base, state.kind, value, Status.SYNCED, state.size + budget.grown)
+    return done, at
 
 
 def _start(frame: Frame, verify: bool) -> State | Problem:

@@ -13,10 +13,10 @@ import base64
 import binascii
 import re
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from syncline.core import limits
 from syncline.core.errors import DecodeError
@@ -40,6 +40,11 @@ class ObjectKind(StrEnum):
     JSON = "json"
     TEXT = "text"
     BINARY = "binary"
+
+
+Uid = Annotated[str, Meta(min_length=1, max_length=limits.TEXT_MAX)]
+Serial = Annotated[int, Meta(ge=0, le=limits.SDSP_SERIAL_MAX)]
+Uri = Annotated[str, Meta(max_length=limits.SDSP_URI_MAX)]
 
 
 class Checksum(msgspec.Struct, frozen=True):
@@ -69,14 +74,14 @@ class Frame(
     and `history_uri`. `extras` are unknown root attributes, kept and sent on as they came.
     """
 
-    uid: str
-    serial: int
-    ver: int = 0
+    uid: Uid
+    serial: Serial
+    ver: Serial = 0
     alg: str = ""
     delta: Any = UNSET
     data: Any = UNSET
-    data_uri: str = ""
-    history_uri: str = ""
+    data_uri: Uri = ""
+    history_uri: Uri = ""
     checksum: Checksum | None = None
     meta: Any = UNSET
     frozen: bool = False
@@ -173,11 +178,11 @@ def decode(raw: bytes, *, max_bytes: int = limits.SDSP_FRAME_MAX) -> Frame:
         raise DecodeError(f"not JSON: {error}") from None
     except RecursionError:
         raise _too_deep() from None
-    if raw.count(b"[") + raw.count(b"{") > limits.SDSP_DEPTH_MAX:  # cheaper than walking, and nearly always enough
+    if _may_be_deep(raw):
         _check_depth([frame.delta, frame.data, frame.meta, *frame.extras.values()])
     if frame.encoding is not UNSET:
         frame = _with_bytes(frame)
-    check(frame)
+    _check_combination(frame)
     return frame
 
 
@@ -199,19 +204,12 @@ def encode(frame: Frame) -> bytes:
 
 
 def check(frame: Frame) -> None:
-    """Refuse a combination of attributes that the protocol forbids, with the path of the culprit."""
-    _check_names(frame)
-    has_data = frame.data is not UNSET or bool(frame.data_uri)
-    if frame.delta is not UNSET:
-        if has_data:  # SDSP: it is never valid to provide both a delta and data or dataUri
-            raise _forbidden("delta together with data or dataUri", "$.delta")
-        _check_algorithm(frame.alg)
-    elif not has_data and not frame.frozen:
-        raise _forbidden("a frame needs delta, data, dataUri or frozen", "$")
-    if has_data:
-        _check_full(frame)
-    elif frame.ver < 1:  # SDSP: the first delta, or freeze, applied to a published object is version 1
-        raise _forbidden("ver of a delta or freeze is at least 1", "$.ver")
+    """Refuse a frame made here that `decode` would refuse, with the path of the culprit. Does not walk its payload."""
+    try:
+        msgspec.convert(msgspec.structs.asdict(frame), _Checked)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from None
+    _check_combination(frame)
 
 
 def resolve(frame: Frame, loaded: bytes) -> Frame:
@@ -238,7 +236,7 @@ def object_from_bytes(stored: bytes, kind: ObjectKind) -> Any:
         raise DecodeError(f"the stored object is not {kind}: {error}", reason=Reason.INVALID_PAYLOAD) from None
     except RecursionError:
         raise _too_deep() from None
-    if stored.count(b"[") + stored.count(b"{") > limits.SDSP_DEPTH_MAX:
+    if _may_be_deep(stored):
         _check_depth([value])
     return value
 
@@ -280,8 +278,8 @@ _ENCODER: Final = msgspec.json.Encoder()
 _UNKNOWN_FIELD: Final = "Object contains unknown field"
 _KNOWN: Final = frozenset(Frame.__struct_encode_fields__) - {"extras"}
 _NULLABLE: Final = frozenset({"data", "delta", "meta"})
-_PATH: Final = re.compile(r"(?P<message>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_PATH: Final = re.compile(r"(?P<message>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
 
 
 def _frame_in(raw: bytes) -> Frame:
@@ -314,22 +312,40 @@ def _with_bytes(frame: Frame) -> Frame:
     return msgspec.structs.replace(frame, **{name: payload})
 
 
-def _check_names(frame: Frame) -> None:
-    if not 0 < len(frame.uid) <= limits.TEXT_MAX or _CONTROL.search(frame.uid):
-        raise _forbidden("uid is 1 to 1,024 characters without control characters", "$.uid")
-    if not 0 <= frame.serial <= limits.SDSP_SERIAL_MAX:
-        raise _forbidden("serial is a whole number from 0 to 2^63 - 1", "$.serial")
-    if not 0 <= frame.ver <= frame.serial:
-        raise _forbidden("ver is a whole number from 0 to serial", "$.ver")
-    if max(len(frame.data_uri), len(frame.history_uri)) > limits.SDSP_URI_MAX:
-        raise _forbidden("a URI of more than 8,192 characters", "$.dataUri" if frame.data_uri else "$.historyUri")
+class _Checked(msgspec.Struct):
+    """The attributes whose values are bounded, by the names they have here."""
+
+    uid: Uid
+    serial: Serial
+    ver: Serial
+    data_uri: Uri
+    history_uri: Uri
+
+
+def _check_combination(frame: Frame) -> None:
+    """What the protocol says about attributes together, and what is quicker to check here than while decoding."""
+    if not frame.uid.isprintable() and _CONTROL.search(frame.uid):
+        raise _forbidden("uid has no control characters", "$.uid")
+    if frame.ver > frame.serial:
+        raise _forbidden("ver is at most serial", "$.ver")
+    if frame.data is not UNSET or frame.data_uri:
+        if frame.delta is not UNSET:  # SDSP: it is never valid to provide both a delta and data or dataUri
+            raise _forbidden("delta together with data or dataUri", "$.delta")
+        _check_full(frame)
+        return
+    if frame.delta is not UNSET:
+        if frame.alg not in RESERVED_ALGORITHMS:
+            _check_algorithm(frame.alg)
+    elif not frame.frozen:
+        raise _forbidden("a frame needs delta, data, dataUri or frozen", "$")
+    if frame.ver == 0:  # SDSP: the first delta, or freeze, applied to a published object is version 1
+        raise _forbidden("ver of a delta or freeze is at least 1", "$.ver")
 
 
 def _check_algorithm(alg: str) -> None:
     if not alg:  # SDSP: a data frame with a delta must contain the attribute alg
         raise _forbidden("a delta needs alg", "$.alg")
-    custom = alg.startswith(CUSTOM_PREFIX) and len(CUSTOM_PREFIX) < len(alg) <= limits.SDSP_ALG_MAX
-    if alg not in RESERVED_ALGORITHMS and not custom:
+    if not alg.startswith(CUSTOM_PREFIX) or not len(CUSTOM_PREFIX) < len(alg) <= limits.SDSP_ALG_MAX:
         raise _forbidden(f"algorithm {alg[:80]!r} is neither reserved nor X-…", "$.alg")
 
 
@@ -345,6 +361,11 @@ def _check_full(frame: Frame) -> None:
         expected is None and isinstance(frame.data, bytes)
     ):
         raise _forbidden(f"data is not the {frame.holds} object that X-kind and X-encoding announce", "$.data")
+
+
+def _may_be_deep(raw: bytes) -> bool:
+    """Whether the text could be nested too deep: counting brackets is cheaper than walking, and nearly always enough."""
+    return len(raw) > 2 * limits.SDSP_DEPTH_MAX and raw.count(b"[") + raw.count(b"{") > limits.SDSP_DEPTH_MAX
 
 
 def _check_depth(values: list[Any]) -> None:

@@ -8,7 +8,6 @@ Making patches is in differ.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -31,10 +30,12 @@ class JsonPatch:
         return difference(old, new)
 
     def apply(self, old: Any, delta: Any, budget: Budget, *, in_place: bool = False) -> Any:
-        tree = _Owned(old, budget) if in_place else _Shared(old, budget)
+        operations = operations_in(delta)
+        tree = _Tree(old, budget, in_place)
         try:
-            for operation in operations_in(delta):
-                _run(tree, operation)
+            for operation in operations:
+                if not in_place or not tree.run_plain(operation):
+                    tree.run(operation)
         except RecursionError:
             tree.undo()
             raise _too_deep() from None
@@ -46,6 +47,8 @@ class JsonPatch:
 
 def operations_in(delta: Any) -> list[Any]:
     """The operations of a patch in any of its forms."""
+    if type(delta) is list and len(delta) <= limits.SDSP_PATCH_OPS:
+        return delta
     if isinstance(delta, str):  # SDSP: its own example carries the patch as the text "{}"
         try:
             delta = msgspec.json.decode(delta) if delta.strip() else []
@@ -60,189 +63,191 @@ def operations_in(delta: Any) -> list[Any]:
     return delta
 
 
-class _Owned:
-    """A document that is ours to change, and what it takes to change it back."""
+class _Tree:
+    """A document while it is patched.
 
-    __slots__ = ("_undo", "budget", "root")
+    In place, `_done` says how to take each change back. Otherwise a container is copied before its first change, and
+    `_ours` knows the copies: whatever was there before, or came with the patch, is never touched.
+    """
 
-    def __init__(self, root: Any, budget: Budget) -> None:
+    __slots__ = ("_budget", "_done", "_ours", "root")
+
+    def __init__(self, root: Any, budget: Budget, in_place: bool) -> None:
         self.root = root
-        self.budget = budget
-        self._undo: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self._budget = budget
+        self._ours: dict[int, Any] | None = None if in_place else {}  # by id; held here, so no id is given twice
+        self._done: list[tuple[int, Any, Any, Any]] = []
 
     def undo(self) -> None:
-        for action, arguments in reversed(self._undo):
-            action(*arguments)
+        for how, container, key, value in reversed(self._done):
+            if how == _SET:
+                container[key] = value
+            elif how == _INSERT:
+                container.insert(key, value)
+            elif how == _DELETE:
+                del container[key]
+            else:
+                self.root = value
 
-    def parent(self, tokens: list[str]) -> Any:
-        """The container that holds, or would hold, what `tokens` point at."""
-        node = self.root
-        for token in tokens[:-1]:
-            node = _child(node, token)
-        return node
+    def run_plain(self, operation: Any) -> bool:
+        """Do what nearly every operation is, in place and without detours: put a number or text where one has been.
 
-    def set_root(self, value: Any) -> None:
-        self._undo.append((self._restore_root, (self.root,)))
-        self.root = value
+        False: it is something else, and nothing has been done. Folding millions of frames is half as fast without this.
+        """
+        try:
+            if operation["op"] != "replace":
+                return False
+            value, path = operation["value"], operation["path"]
+            if type(value) is dict or type(value) is list or "~" in path or path[0] != "/":
+                return False
+            container, tokens = self.root, path.split("/")
+            last = tokens[-1]
+            for token in tokens[1:-1]:
+                container = container[token] if type(container) is dict else container[_index(token)]
+            if type(container) is not dict or last not in container:
+                return False
+        except (KeyError, IndexError, TypeError, DeltaError):
+            return False  # the thorough way will say what is wrong
+        self._budget.grow(len(value) + 8 if type(value) is str else 8)
+        self._done.append((_SET, container, last, container[last]))
+        container[last] = value
+        return True
 
-    def set_member(self, container: dict[str, Any], key: str, value: Any) -> None:
-        if key in container:
-            self._undo.append((container.__setitem__, (key, container[key])))
+    def run(self, operation: Any) -> None:
+        """Do one operation."""
+        if type(operation) is not dict:
+            raise _malformed("an operation is an object")
+        name, path = operation.get("op"), _pointer(operation, "path")
+        if name == "replace":
+            self._replace(path, self._value(operation, path))
+        elif name == "add":
+            self._add(path, self._value(operation, path))
+        elif name == "remove":
+            self._remove(path)
+        elif name == "test":
+            if "value" not in operation:
+                raise _malformed("test without value")
+            if not _equal(self._get(path), operation["value"], self._budget):
+                raise DeltaError("a test in the patch fails", reason=Reason.INVALID_PAYLOAD, about=operation["path"])
+        elif name == "move":
+            self._move(_pointer(operation, "from"), path)
+        elif name == "copy":
+            value = self._get(_pointer(operation, "from"))
+            self._charge(value, path)
+            self._add(path, _copy(value))
         else:
-            self._undo.append((container.__delitem__, (key,)))
+            raise _malformed(f"there is no operation {str(name)[:20]!r}")
+
+    def _add(self, path: list[str], value: Any) -> None:
+        if not path:
+            self._set_root(value)
+            return
+        container, token = self._parent(path), path[-1]
+        if type(container) is dict:
+            change = (
+                (_SET, container, token, container[token]) if token in container else (_DELETE, container, token, 0)
+            )
+            self._done.append(change)
+            container[token] = value
+        elif type(container) is list:
+            index = len(container) if token == _END else _index(token)
+            if index > len(container):
+                raise _missing(token)
+            self._budget.toil((len(container) - index) >> 4)
+            self._done.append((_DELETE, container, index, 0))
+            container.insert(index, value)
+        else:
+            raise _missing(token)
+
+    def _replace(self, path: list[str], value: Any) -> None:
+        if not path:
+            self._set_root(value)
+            return
+        container, key = self._place(path)
+        self._done.append((_SET, container, key, container[key]))
         container[key] = value
 
-    def set_item(self, container: list[Any], index: int, value: Any) -> None:
-        self._undo.append((container.__setitem__, (index, container[index])))
-        container[index] = value
-
-    def insert(self, container: list[Any], index: int, value: Any) -> None:
-        self.budget.toil((len(container) - index) >> 4)
-        self._undo.append((container.__delitem__, (index,)))
-        container.insert(index, value)
-
-    def delete(self, container: Any, key: Any) -> Any:
+    def _remove(self, path: list[str]) -> Any:
+        if not path:
+            raise _malformed("the whole document cannot be removed")
+        container, key = self._place(path)
         value = container[key]
         if type(container) is list:
-            self.budget.toil((len(container) - key) >> 4)
-            self._undo.append((container.insert, (key, value)))
+            self._budget.toil((len(container) - key) >> 4)
+            self._done.append((_INSERT, container, key, value))
         else:
-            self._undo.append((container.__setitem__, (key, value)))
+            self._done.append((_SET, container, key, value))
         del container[key]
         return value
 
-    def _restore_root(self, root: Any) -> None:
-        self.root = root
+    def _move(self, source: list[str], path: list[str]) -> None:
+        value = self._get(source)
+        if source == path:
+            return
+        if path[: len(source)] == source:  # RFC 6902: from must not be a proper prefix of path
+            raise _malformed("a value cannot be moved into itself")
+        if type(value) is dict or type(value) is list:
+            _check_depth(measure(value, self._budget).depth, path)
+        self._add(path, self._remove(source))
 
+    def _set_root(self, value: Any) -> None:
+        self._done.append((_ROOT, None, None, self.root))
+        self.root = value
 
-class _Shared(_Owned):
-    """A document that others still use: containers are copied before they are changed, each at most once.
+    def _get(self, path: list[str]) -> Any:
+        node = self.root
+        for token in path:
+            node = node[_key(node, token)]
+        return node
 
-    Whatever is made during the patch is ours alone, and whatever came with it or was there before stays as it is, so
-    there is nothing to undo.
-    """
+    def _place(self, path: list[str]) -> tuple[Any, Any]:
+        """The container and key of something that is there."""
+        container = self._parent(path)
+        return container, _key(container, path[-1])
 
-    __slots__ = ("_ours",)
-
-    def __init__(self, root: Any, budget: Budget) -> None:
-        super().__init__(root, budget)
-        self._ours: dict[int, Any] = {}  # by id; the values keep the ids from being given to others
-
-    def undo(self) -> None:
-        pass
-
-    def parent(self, tokens: list[str]) -> Any:
-        node = self.root = self._own(self.root)
-        for token in tokens[:-1]:
-            child = _child(node, token)
-            owned = self._own(child)
-            if owned is not child:
-                node[token if type(node) is dict else int(token)] = owned
-            node = owned
+    def _parent(self, path: list[str]) -> Any:
+        """The container that holds, or would hold, what `path` points at; ours to change."""
+        ours = self._ours
+        node = self.root
+        if ours is None:
+            for token in path[:-1]:
+                node = node[token] if type(node) is dict and token in node else node[_key(node, token)]
+            return node
+        node = self.root = self._own(node)
+        for token in path[:-1]:
+            key = _key(node, token)
+            child = node[key]
+            if id(child) not in ours:
+                child = node[key] = self._own(child)
+            node = child
         return node
 
     def _own(self, node: Any) -> Any:
+        assert self._ours is not None
         if (type(node) is not dict and type(node) is not list) or id(node) in self._ours:
             return node
-        self.budget.toil(len(node) >> 4)
+        self._budget.toil(len(node) >> 4)
         copy = node.copy()
         self._ours[id(copy)] = copy
         return copy
 
-
-def _run(tree: _Owned, operation: Any) -> None:
-    if type(operation) is not dict:
-        raise _malformed("an operation is an object")
-    name = operation.get("op")
-    path = _pointer(operation, "path")
-    if name == "replace":
-        _replace(tree, path, _value(tree, operation, path))
-    elif name == "add":
-        _add(tree, path, _value(tree, operation, path))
-    elif name == "remove":
-        _remove(tree, path)
-    elif name == "test":
+    def _value(self, operation: dict[str, Any], path: list[str]) -> Any:
         if "value" not in operation:
-            raise _malformed("test without value")
-        if not _equal(_get(tree.root, path), operation["value"], tree.budget):
-            raise DeltaError("a test in the patch fails", reason=Reason.INVALID_PAYLOAD, about=operation["path"])
-    elif name == "move":
-        _move(tree, _pointer(operation, "from"), path)
-    elif name == "copy":
-        value = _get(tree.root, _pointer(operation, "from"))
-        _charge(tree, value, path)
-        _add(tree, path, _copy(value))
-    else:
-        raise _malformed(f"there is no operation {str(name)[:20]!r}")
+            raise _malformed("an operation that needs a value has none")
+        value = operation["value"]
+        self._charge(value, path)
+        return value
 
-
-def _add(tree: _Owned, path: list[str], value: Any) -> None:
-    if not path:
-        tree.set_root(value)
-        return
-    container, token = tree.parent(path), path[-1]
-    if type(container) is dict:
-        tree.set_member(container, token, value)
-    elif type(container) is list:
-        index = len(container) if token == _END else _index(token)
-        if index > len(container):
-            raise _missing(token)
-        tree.insert(container, index, value)
-    else:
-        raise _missing(token)
-
-
-def _replace(tree: _Owned, path: list[str], value: Any) -> None:
-    if not path:
-        tree.set_root(value)
-        return
-    container, token = tree.parent(path), path[-1]
-    if type(container) is dict and token in container:
-        tree.set_member(container, token, value)
-    elif type(container) is list and (index := _index(token)) < len(container):
-        tree.set_item(container, index, value)
-    else:
-        raise _missing(token)
-
-
-def _remove(tree: _Owned, path: list[str]) -> Any:
-    if not path:
-        raise _malformed("the whole document cannot be removed")
-    container, token = tree.parent(path), path[-1]
-    if type(container) is dict and token in container:
-        return tree.delete(container, token)
-    if type(container) is list and (index := _index(token)) < len(container):
-        return tree.delete(container, index)
-    raise _missing(token)
-
-
-def _move(tree: _Owned, source: list[str], path: list[str]) -> None:
-    value = _get(tree.root, source)
-    if source == path:
-        return
-    if path[: len(source)] == source:  # RFC 6902: from must not be a proper prefix of path
-        raise _malformed("a value cannot be moved into itself")
-    if type(value) is dict or type(value) is list:
-        _check_depth(measure(value, tree.budget).depth, path)
-    _add(tree, path, _remove(tree, source))
-
-
-def _get(root: Any, tokens: list[str]) -> Any:
-    node = root
-    for token in tokens:
-        node = _child(node, token)
-    return node
-
-
-def _child(node: Any, token: str) -> Any:
-    if type(node) is dict:
-        try:
-            return node[token]
-        except KeyError:
-            raise _missing(token) from None
-    if type(node) is list and (index := _index(token)) < len(node):
-        return node[index]
-    raise _missing(token)
+    def _charge(self, value: Any, path: list[str]) -> None:
+        kind = type(value)
+        size = 8 if not path else 8 + len(path[-1])
+        if kind is str:
+            size += len(value)
+        elif kind is dict or kind is list:
+            measured = measure(value, self._budget)
+            _check_depth(measured.depth, path)
+            size += measured.size
+        self._budget.grow(size)
 
 
 def _pointer(operation: dict[str, Any], name: str) -> list[str]:
@@ -252,9 +257,9 @@ def _pointer(operation: dict[str, Any], name: str) -> list[str]:
         raise _malformed(f"{name} is missing or not text")
     if not text:
         return []
-    if text[0] != "/":
+    tokens = text.split("/")
+    if tokens.pop(0):
         raise _malformed(f"{name} does not start with /")
-    tokens = text[1:].split("/")
     if "~" in text:
         if _BAD_ESCAPE.search(text):
             raise _malformed(f"{name} has a ~ that is neither ~0 nor ~1")
@@ -262,28 +267,20 @@ def _pointer(operation: dict[str, Any], name: str) -> list[str]:
     return tokens
 
 
+def _key(node: Any, token: str) -> Any:
+    """What gives the child that `token` names, if there is one."""
+    if type(node) is dict:
+        if token in node:
+            return token
+    elif type(node) is list and (index := _index(token)) < len(node):
+        return index
+    raise _missing(token)
+
+
 def _index(token: str) -> int:
     if _INDEX.fullmatch(token) is None:
         raise _missing(token)
     return int(token)
-
-
-def _value(tree: _Owned, operation: dict[str, Any], path: list[str]) -> Any:
-    if "value" not in operation:
-        raise _malformed("an operation that needs a value has none")
-    value = operation["value"]
-    _charge(tree, value, path)
-    return value
-
-
-def _charge(tree: _Owned, value: Any, path: list[str]) -> None:
-    kind = type(value)
-    if kind is dict or kind is list:
-        size, depth = measure(value, tree.budget)
-        _check_depth(depth, path)
-    else:
-        size = len(value) + 8 if kind is str else 8
-    tree.budget.grow(size + (len(path[-1]) if path else 0))
 
 
 def _check_depth(depth: int, path: list[str]) -> None:
@@ -322,6 +319,7 @@ def _too_deep() -> DeltaError:
     return DeltaError(f"nested more than {limits.SDSP_DEPTH_MAX} deep", reason=Reason.TOO_COMPLEX)
 
 
+_SET, _INSERT, _DELETE, _ROOT = range(4)  # ways to take a change back
 _END: Final = "-"  # RFC 6901: the place behind the last element
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _BAD_ESCAPE: Final = re.compile(r"~(?![01])")
