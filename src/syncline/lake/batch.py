@@ -30,7 +30,7 @@ from syncline.lake.land import Damaged, LandReport, LandTask, SegmentTask, land
 from syncline.lake.rebuild import BucketTask, rebuild
 from syncline.lake.roots import EXCHANGE, Lake
 from syncline.lake.segments import Segment, quarantine
-from syncline.lake.stages import ProtocolStages, Stages, all_tables
+from syncline.lake.stages import ProtocolStages, Stages, StateRule, all_tables
 from syncline.lake.tables import BASE_TABLES, Table
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class Lander:
     def buckets(self, protocol: str) -> int:
         """How many buckets the protocol's tables have: fixed when the first of them was made."""
         stages = self.stages.get(protocol)
-        return self.table(stages.keyed[0]).buckets if stages and stages.keyed else 1
+        return self.table(stages.keyed[0].table).buckets if stages and stages.keyed else 1
 
     def tables_of(self, protocol: str) -> tuple[Table, ...]:
         """The tables that segments of this protocol go into, in the order of commits."""
@@ -196,19 +196,29 @@ class _Attempt:
             self._commit(table, added, [path for name, path in replaced if name == table.name])
 
     def _bucket_tasks(self, stages: ProtocolStages, behind: list[Table], parcels: list[Parcel]) -> list[BucketTask]:
-        own = {table.name for table in stages.keyed}
+        own = {rule.table.name for rule in stages.keyed}
         by_bucket: defaultdict[int, list[Parcel]] = defaultdict(list)
         for parcel in parcels:
             if parcel.table in own:
                 by_bucket[parcel.bucket].append(parcel)
         files = {table.name: self._lander.table(table).files_by_bucket() for table in stages.tables}
         wanted = frozenset(table.name for table in behind)
+        repeated = frozenset(rule.table.name for rule in stages.states if self._lags_behind_source(rule))
         return [
             BucketTask(
-                self._lander.lake, bucket, found, {name: paths.get(bucket, []) for name, paths in files.items()}, wanted
+                self._lander.lake,
+                bucket,
+                found,
+                {name: paths.get(bucket, []) for name, paths in files.items()},
+                wanted,
+                repeated,
             )
             for bucket, found in sorted(by_bucket.items())
         ]
+
+    def _lags_behind_source(self, rule: StateRule) -> bool:
+        """Whether a crash between two commits left the state without segments that its source has."""
+        return any(rule.table.name in names and rule.source not in names for names in self._lacking.values())
 
     def _commit(self, table: Table, added: list[AddedFile], removed: list[str]) -> None:
         segments = self._segments_for(table)

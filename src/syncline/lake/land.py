@@ -9,13 +9,14 @@ import msgspec
 import pyarrow as pa
 
 from syncline.core.errors import CorruptionError
+from syncline.lake.decode import rows_of
 from syncline.lake.exchange import ExchangeWriter, Parcel, buckets_of
 from syncline.lake.files import AddedFile, TableWriter
 from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, read_segment
-from syncline.lake.stages import ProtocolStages, Stages
+from syncline.lake.stages import Examined, ProtocolStages, Stages
 from syncline.lake.tables import RECORDS, REJECTED, Table
-from syncline.lake.verify import verify
+from syncline.lake.verify import Mask, unexamined, verify
 
 
 class SegmentTask(msgspec.Struct, frozen=True):
@@ -96,20 +97,20 @@ class _Landing:
             self._records.write(partition, records.select(RECORDS.file_schema.names))
         stages = self._stages.get(segment.protocol)
         if item.tables - {RECORDS.name}:
-            verified = verify(records, stages)
+            examined = unexamined(records) if stages is None else stages.examine(records)
+            verified = verify(records, examined)
             self._differing += verified.differing.num_rows
             if REJECTED.name in item.tables:
                 self._rejected.write(partition, verified.rejected.select(REJECTED.file_schema.names))
             if stages is not None and item.tables & {table.name for table in stages.tables}:
-                self._decode(stages, verified.accepted)
+                self._decode(stages, records, examined, verified.accepted)
         self._landed.append(segment.path)
         self._rows += records.num_rows
 
-    def _decode(self, stages: ProtocolStages, accepted: pa.Table) -> None:
-        decoded = stages.decode(accepted)
+    def _decode(self, stages: ProtocolStages, records: pa.Table, examined: Examined, accepted: Mask) -> None:
         buckets = self._task.buckets[stages.protocol]
-        for table in stages.keyed:
-            rows = decoded[table.name]
+        for table in (rule.table for rule in stages.keyed):
+            rows = rows_of(table, records, examined, accepted)
             self._writer_of(table).write(rows, buckets_of(rows[table.key], buckets))
 
     def _writer_of(self, table: Table) -> ExchangeWriter:

@@ -17,28 +17,44 @@ import pyarrow as pa
 from syncline.core.errors import UsageError
 from syncline.lake.tables import BASE_TABLES, Table
 
-BUILT_IN: Final[tuple[str, ...]] = ()
+BUILT_IN: Final[tuple[str, ...]] = ("sdsp",)
+RECORD: Final = "record"
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """The content verdict on each record: outcome and reason, both null where there are no bytes to judge."""
+class Examined(msgspec.Struct, frozen=True):
+    """What the bytes of some records say.
+
+    `outcome` and `reason` are the content verdict on each record, both null where there are no bytes to judge. `rows` are
+    the decoded rows by table: the column `record` is the position of the record a row was read from, the others are the
+    table's own; columns of the record itself are added by the lake.
+    """
 
     outcome: pa.Array
     reason: pa.Array
+    rows: Mapping[str, pa.Table]
 
 
-class Judge(Protocol):
-    """Judges content again with the protocol's own rules, taking received_at for now. Never raises for bad bytes."""
+class Examine(Protocol):
+    """Judges and decodes in one look, by the protocol's own rules, with received_at for now. Bad bytes never raise."""
 
-    def __call__(self, records: pa.Table) -> Judged: ...
+    def __call__(self, records: pa.Table) -> Examined: ...
 
 
-class Decode(Protocol):
-    """Accepted records → rows of the protocol's keyed tables, by table name; a row per record, in the table's
-    columns.
+class SameContent(Protocol):
+    """Whether two messages of one identity say the same, though their bytes differ. If not, both rows are kept."""
+
+    def __call__(self, one: Any, other: Any) -> bool: ...
+
+
+class KeyedRule(msgspec.Struct, frozen=True):
+    """A table with one row per identity (and content), however many nodes saw it.
+
+    `content` is the column with the message's bytes; without `same`, rows of one identity are the same.
     """
 
-    def __call__(self, records: pa.Table) -> Mapping[str, pa.Table]: ...
+    table: Table
+    content: str = ""
+    same: SameContent | None = None
 
 
 History = Callable[[list[Any]], pa.Table]
@@ -47,10 +63,10 @@ History = Callable[[list[Any]], pa.Table]
 class Fold(Protocol):
     """The new state of every key in `new`.
 
-    `old` has the present state rows of those keys, `new` the rows of the source table that came with this batch, some
-    of which may have come before. `history(keys)` reads all rows of these keys that landed earlier. The answer must
-    depend only on the set of all rows of a key, never on how they were split into batches or in which order they
-    came.
+    `old` has the present state rows of those keys, `new` the rows of the source table that came with this batch; after a
+    crash some of them may be part of the state already. `history(keys)` reads all rows of these keys that landed earlier.
+    The answer must depend only on the set of all rows of a key, never on how they were split into batches or in which
+    order they came.
     """
 
     def __call__(self, old: pa.Table, new: pa.Table, history: History) -> pa.Table: ...
@@ -68,14 +84,14 @@ class ProtocolStages(msgspec.Struct, frozen=True, kw_only=True):
     """All the lake knows of one protocol."""
 
     protocol: str
-    judge: Judge
-    decode: Decode
-    keyed: tuple[Table, ...] = ()
+    examine: Examine
+    keyed: tuple[KeyedRule, ...] = ()
     states: tuple[StateRule, ...] = ()
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        return (*self.keyed, *(rule.table for rule in self.states))
+        """Its tables, sources before what is folded from them: the order of commits."""
+        return (*(rule.table for rule in self.keyed), *(rule.table for rule in self.states))
 
 
 Stages = Mapping[str, ProtocolStages]
@@ -88,7 +104,7 @@ def built_in_stages() -> Stages:
 
 
 def all_tables(stages: Iterable[ProtocolStages]) -> dict[str, Table]:
-    """Every table, in the order in which a batch commits them: sources before what is folded from them."""
+    """Every table, in the order in which a batch commits them."""
     tables = [*BASE_TABLES, *(table for protocol in stages for table in protocol.tables)]
     return {table.name: table for table in tables}
 
