@@ -51,3 +51,9 @@ FETCH_BYTES: Final = 64 * MIB  # after decompression
 FETCH_SECONDS: Final = 10  # for one try, from name look-up to the last byte
 FETCH_TRIES: Final = 3
 FETCH_REDIRECTS: Final = 3
+
+# FlatBuffers
+FLATBUFFERS_DEPTH_MAX: Final = 32  # tables inside tables
+FLATBUFFERS_TABLES_MAX: Final = 16_384  # tables in one buffer
+FLATBUFFERS_EXPANSION_MAX: Final = 8  # bytes a buffer unpacks to, per byte it has
+FLATBUFFERS_SHARED_BYTES: Final = 4 * KIB  # and this much on top, so that small buffers may share strings
