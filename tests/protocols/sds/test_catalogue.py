@@ -13,7 +13,7 @@ from syncline.protocols.sds import catalogue
 from syncline.protocols.sds.catalogue import NAMES, standard
 from syncline.testing.flatbuffers import random_value
 from tests.formats.flatbuffers.objects import generate, in_full, packed, unpacked
-from tests.protocols.sds.conftest import Payload
+from tests.protocols.sds.payloads import Payload
 
 SCHEMAS = Path(catalogue.__file__).parent / "schemas"
 
