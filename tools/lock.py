@@ -28,7 +28,7 @@ def resolve(extras: str) -> dict[str, str]:
 
 def main() -> None:
     everything = resolve("all,dev")
-    portable = resolve("nats,spark,web,dev")
+    portable = resolve("nats,sds,spark,web,dev")
     lines = [
         f"{name}=={version}" + ("" if name in portable else "  # native")
         for name, version in sorted(everything.items())

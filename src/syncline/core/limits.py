@@ -108,3 +108,9 @@ SDSP_KEEP_ALIVE_SECONDS: Final = 15  # a server-sent event stream is never silen
 SDSP_SILENCE_SECONDS: Final = 45  # a follower takes a connection that was silent for this long for broken
 SDSP_OBJECT_TTL: Final = 7 * DAY  # how long a stored object can be loaded
 SDSP_HISTORY_TTL: Final = DAY
+
+# FlatBuffers
+FLATBUFFERS_DEPTH_MAX: Final = 32  # tables inside tables
+FLATBUFFERS_TABLES_MAX: Final = 16_384  # tables in one buffer
+FLATBUFFERS_EXPANSION_MAX: Final = 8  # bytes a buffer unpacks to, per byte it has
+FLATBUFFERS_SHARED_BYTES: Final = 4 * KIB  # and this much on top, so that small buffers may share strings
