@@ -76,3 +76,8 @@ SDSP_HISTORY_FRAMES: Final = 10_000  # frames of one history answer that are loo
 SDSP_HISTORY_SECONDS: Final = 60.0  # an unanswered question counts as failed after this
 SDSP_BACKOFF_FIRST: Final = 0.5  # seconds before history is asked after a failure; doubles with each
 SDSP_BACKOFF_MAX: Final = 60.0
+
+# NDN packets
+NDN_PACKET_BYTES: Final = 8_800  # the largest packet any NDN forwarder takes
+NDN_NAME_COMPONENTS: Final = 64
+NDN_FORWARDING_HINTS: Final = 8
