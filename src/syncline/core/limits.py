@@ -114,3 +114,8 @@ FLATBUFFERS_DEPTH_MAX: Final = 32  # tables inside tables
 FLATBUFFERS_TABLES_MAX: Final = 16_384  # tables in one buffer
 FLATBUFFERS_EXPANSION_MAX: Final = 8  # bytes a buffer unpacks to, per byte it has
 FLATBUFFERS_SHARED_BYTES: Final = 4 * KIB  # and this much on top, so that small buffers may share strings
+
+# NDN packets
+NDN_PACKET_BYTES: Final = 8_800  # the largest packet any NDN forwarder takes
+NDN_NAME_COMPONENTS: Final = 64
+NDN_FORWARDING_HINTS: Final = 8
