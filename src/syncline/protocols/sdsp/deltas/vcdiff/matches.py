@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 BLOCK: Final = 16  # the shortest match looked for
 _CANDIDATES: Final = 4  # places remembered for one block
+_INDEXED: Final = 2**18  # blocks remembered: of a larger source only every nth
 
 
 class Match(NamedTuple):
@@ -72,10 +73,11 @@ def common_suffix(one: bytes, other: bytes) -> int:
 
 
 def _search(source: bytes, target: bytes, start: int, end: int) -> Iterator[Match]:
-    """Find every block of the source (taken at multiples of its length) in the target, and grow what is found."""
+    """Find blocks of the source, taken at regular distances, in the target, and grow what is found."""
     places: dict[bytes, list[int]] = {}
-    for place in range(0, len(source) - BLOCK + 1, BLOCK):
-        places.setdefault(source[place : place + BLOCK], []).append(place)
+    stride = max(BLOCK, (len(source) + len(target)) // _INDEXED)
+    for place in range(0, len(source) - BLOCK + 1, stride):
+        _note(places, source[place : place + BLOCK], place)
     at = literal = indexed = start
     while at + BLOCK <= end:
         block = target[at : at + BLOCK]
@@ -92,13 +94,19 @@ def _search(source: bytes, target: bytes, start: int, end: int) -> Iterator[Matc
             yield match
             at = literal = match.at + match.length
         while indexed + BLOCK <= at:  # what has been passed can be copied from
-            places.setdefault(target[indexed : indexed + BLOCK], []).append(len(source) + indexed)
-            indexed += BLOCK
+            _note(places, target[indexed : indexed + BLOCK], len(source) + indexed)
+            indexed += stride
+
+
+def _note(places: dict[bytes, list[int]], block: bytes, place: int) -> None:
+    known = places.setdefault(block, [])
+    if len(known) < _CANDIDATES:
+        known.append(place)
 
 
 def _longest(source: bytes, target: bytes, at: int, end: int, literal: int, known: list[int]) -> Match:
     best = Match(at, 0, 0)
-    for address in known[:_CANDIDATES]:
+    for address in known:
         origin, place = (source, address) if address < len(source) else (target, address - len(source))
         length = min(common_prefix(origin, place, target, at), end - at)
         back = 0
