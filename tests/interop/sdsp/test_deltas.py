@@ -89,10 +89,10 @@ def texts(seed: int) -> list[tuple[str, str]]:
     return found
 
 
-def test_the_public_test_suite_of_json_patch_passes(node_modules: Path) -> None:
+def test_the_public_test_suite_of_json_patch_passes(npm: Path) -> None:
     active = 0
     for name in ("tests.json", "spec_tests.json"):
-        for case in json.loads((node_modules / "json-patch-test-suite" / name).read_text()):
+        for case in json.loads((npm / "json-patch-test-suite" / name).read_text()):
             if "patch" not in case or case.get("disabled"):
                 continue
             active += 1
@@ -111,7 +111,7 @@ def test_the_public_test_suite_of_json_patch_passes(node_modules: Path) -> None:
 def test_patches_made_here_are_applied_by_fast_json_patch(node: Node) -> None:
     documents = pairs(1)
     cases = [{"old": old, "delta": DELTAS["jp"].make(old, new)} for old, new in documents]
-    answers = node("sdsp.mjs", {"task": "jpApply", "cases": cases})
+    answers = node("sdsp/peer.mjs", {"task": "jpApply", "cases": cases})
     assert sum(1 for case in cases if case["delta"]) >= LEAST
     for (_, new), answer in zip(documents, answers, strict=True):
         assert jcs(answer) == jcs(new)
@@ -120,7 +120,7 @@ def test_patches_made_here_are_applied_by_fast_json_patch(node: Node) -> None:
 def test_patches_made_by_fast_json_patch_are_applied_here(node: Node) -> None:
     documents = pairs(2)
     cases = [{"old": old, "next": new} for old, new in documents]
-    answers = node("sdsp.mjs", {"task": "jpMake", "cases": cases})
+    answers = node("sdsp/peer.mjs", {"task": "jpMake", "cases": cases})
     assert sum(1 for answer in answers if answer) >= LEAST
     for (old, new), delta in zip(documents, answers, strict=True):
         assert jcs(DELTAS["jp"].apply(old, delta, Budget())) == jcs(new)
@@ -130,13 +130,13 @@ def test_patches_made_by_fast_json_patch_are_applied_here(node: Node) -> None:
 def test_text_deltas_made_here_are_applied_by_diff_match_patch(node: Node) -> None:
     documents = texts(3)
     cases = [{"old": old, "delta": DELTAS["md"].make(old, new)} for old, new in documents]
-    answers = node("sdsp.mjs", {"task": "mdApply", "cases": cases})
+    answers = node("sdsp/peer.mjs", {"task": "mdApply", "cases": cases})
     assert answers == [new for _, new in documents]
 
 
 def test_text_deltas_made_by_diff_match_patch_are_applied_here(node: Node) -> None:
     documents = texts(4)
-    answers = node("sdsp.mjs", {"task": "mdMake", "cases": [{"old": old, "next": new} for old, new in documents]})
+    answers = node("sdsp/peer.mjs", {"task": "mdMake", "cases": [{"old": old, "next": new} for old, new in documents]})
     made = [(pair, delta) for pair, delta in zip(documents, answers, strict=True) if delta is not None]
     assert len(made) >= LEAST
     assert sum(1 for (old, new), _ in made if max(old + new, default="") > "\uffff") >= LEAST // 2
@@ -154,7 +154,7 @@ def test_binary_deltas_made_here_are_read_by_ablys_decoder(node: Node) -> None:
         new = moved + old[: places[0]] + rng.randbytes(20) + b"\0" * rng.randrange(300) + old[places[1] :] + cut * 3
         documents.append((old, new))
     cases = [{"old": _base64(old), "delta": _base64(vcdiff.encode(old, new))} for old, new in documents]
-    answers = node("sdsp.mjs", {"task": "vcdiffApply", "cases": cases})
+    answers = node("sdsp/peer.mjs", {"task": "vcdiffApply", "cases": cases})
     assert [base64.b64decode(answer) for answer in answers] == [new for _, new in documents]
     assert sum(len(case["delta"]) for case in cases) < sum(len(_base64(new)) for _, new in documents) / 2
 
@@ -166,7 +166,7 @@ def test_canonical_json_is_what_ecmascript_writes(node: Node) -> None:
     documents.append([double for double in doubles if double == double and abs(double) != float("inf")])
     documents.append([10.0**exponent for exponent in range(-324, 309)])
     documents.append([rng.randrange(-(2**70), 2**70) for _ in range(500)])
-    answers = node("sdsp.mjs", {"task": "canonical", "cases": [{"text": json.dumps(item)} for item in documents]})
+    answers = node("sdsp/peer.mjs", {"task": "canonical", "cases": [{"text": json.dumps(item)} for item in documents]})
     for document, answer in zip(documents, answers, strict=True):
         assert jcs(document).decode() == answer
 
