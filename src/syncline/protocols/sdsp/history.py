@@ -19,7 +19,6 @@ from syncline.networks.fetch import Fetcher
 from syncline.protocols.sdsp.plugins import History, HistoryGround, Transport, header_of
 from syncline.protocols.sdsp.wire import Frame
 
-DEFAULT: Final = ("uri", "transport")  # SDSP: a historyUri is asked first, else the transport's history
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -117,7 +116,7 @@ def _reaches_back(payloads: Sequence[bytes], frame: Frame) -> bool:
             continue
         if header.uid == frame.uid:
             serials.add(header.serial)
-    return all(serial in serials for serial in range(frame.base, frame.serial))
+    return all(serial in serials for serial in range(frame.base, frame.serial + 1))
 
 
 def uri_history(ground: HistoryGround) -> UriHistory:

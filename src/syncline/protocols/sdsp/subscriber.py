@@ -26,8 +26,8 @@ from syncline.core.errors import DecodeError, SynclineError
 from syncline.core.limits import SDSP_HEAVY_BYTES, SDSP_INBOX
 from syncline.networks.background import background
 from syncline.networks.fetch import Fetcher, FetchPolicy
-from syncline.protocols.sdsp import history as histories
 from syncline.protocols.sdsp.deltas import Deltas
+from syncline.protocols.sdsp.history import Histories, transport_history, uri_history
 from syncline.protocols.sdsp.plugins import (
     Delivery,
     History,
@@ -207,7 +207,7 @@ async def follow(
     state: State | None = None,
     until_frozen: bool = True,
     following: Following | None = None,
-    history: Sequence[str | History] = histories.DEFAULT,
+    history: Sequence[str | History] | None = None,
     storage: ObjectStorage | None = None,
     fetch: FetchPolicy | Fetcher | None = None,
     deltas: Deltas | None = None,
@@ -216,7 +216,8 @@ async def follow(
     """Follow the object `uid` on a transport, given as such or by its URL (`options` are then the transport's).
 
     `topic` is the uid itself unless the publisher chose another; nodes need none. With `state`, go on after it. The loop
-    ends when the object is frozen, unless `until_frozen` is False.
+    ends when the object is frozen, unless `until_frozen` is False. `history` are plug-ins, or their names, in the order
+    they are asked; by default a frame's historyUri, then the transport.
     """
     opening = open_transport(where, **options) if isinstance(where, str) else nullcontext(where)
     fetcher = fetch if isinstance(fetch, Fetcher) else Fetcher(fetch)
@@ -224,9 +225,7 @@ async def follow(
     async with opening as transport, background() as tasks:
         channel = uid if topic is None else topic
         ground = HistoryGround(topic=channel, transport=transport, fetcher=fetcher)
-        named = [make_histories([each], ground) if isinstance(each, str) else [each] for each in history]
-        together = histories.Histories([each for several in named for each in several])
-        errands = _Fetching(tasks, inbox, together, fetcher, storage)
+        errands = _Fetching(tasks, inbox, Histories(_chosen(history, ground)), fetcher, storage)
         chosen = following or Following(
             serial_jump=None if transport.capabilities.authenticated else Following().serial_jump
         )
@@ -237,6 +236,14 @@ async def follow(
             start = Start(uid=uid, after=None if state is None else state.serial)
             tasks.start_soon(errands.listen, transport, channel, start)
             yield FollowedObject(session, errands, outbox, until_frozen)
+
+
+def _chosen(history: Sequence[str | History] | None, ground: HistoryGround) -> list[History]:
+    if history is None:  # SDSP: a historyUri is asked first, else the transport's history
+        usual = [uri_history(ground), transport_history(ground)]
+        return [each for each in usual if each is not None]
+    named = [make_histories([each], ground) if isinstance(each, str) else [each] for each in history]
+    return [each for several in named for each in several]
 
 
 def _decodable(payloads: Sequence[bytes]) -> list[Frame]:
