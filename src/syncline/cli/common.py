@@ -32,7 +32,7 @@ class Invocation(msgspec.Struct, frozen=True):
 
         file = self.config or Path(settings.FILE_NAME)
         found = file if (self.config or need_file or file.exists()) else None
-        pairs = dict(_pair(text) for text in self.overrides)
+        pairs = dict(pair(text) for text in self.overrides)
         return settings.load(file=found, flags={**pairs, **(flags or {})}, sections=protocol_sections())
 
 
@@ -41,8 +41,19 @@ def invocation(context: typer.Context) -> Invocation:
     return found if found is not None else Invocation()
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str, option: str = "--set") -> tuple[str, str]:
+    """KEY=VALUE in two."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"--set takes KEY=VALUE, not {text!r}", hint="for example --set api.port=0")
+        raise UsageError(f"{option} takes KEY=VALUE, not {text!r}", hint="for example --set api.port=0")
     return name.strip(), value.strip()
+
+
+def need_lake() -> None:
+    """Say in one line what to install, instead of failing at some import."""
+    from importlib.util import find_spec
+
+    from syncline.core.errors import MissingError
+
+    if missing := [name for name in ("deltalake", "duckdb", "pyspark") if find_spec(name) is None]:
+        raise MissingError(f"the lake needs {', '.join(missing)}", hint="run `pip install 'syncline[spark]'`")

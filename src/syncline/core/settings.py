@@ -94,6 +94,41 @@ class SegmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     bytes: Annotated[int, Meta(ge=4096, description="seal as soon as this many raw bytes wait")] = limits.SEGMENT_BYTES
 
 
+class LakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tables, made from segments by Spark, and queries over them."""
+
+    url: Annotated[
+        str, Meta(description="where tables are: empty for data/lake, else a shared path or object store")
+    ] = ""
+    checkpoints: Annotated[
+        str, Meta(description="where Spark remembers which segments it has seen: empty for data/checkpoints")
+    ] = ""
+    master: Annotated[str, Meta(description="Spark master: local[*], spark://host:port, yarn, k8s://…")] = "local[*]"
+    seconds: Annotated[float, Meta(gt=0, description="how often a following pipeline looks for new segments")] = 10.0
+    batch_segments: Annotated[
+        int, Meta(ge=1, le=100_000, description="segments one batch lands; more need more memory in the driver")
+    ] = limits.LAKE_BATCH_SEGMENTS
+    buckets: Annotated[
+        int, Meta(ge=1, le=65_536, description="partitions of each new keyed or state table; old tables keep theirs")
+    ] = limits.LAKE_BUCKETS
+    keep_versions_hours: Annotated[
+        int, Meta(ge=1, description="how long vacuum keeps files of older table versions, and orphans of killed runs")
+    ] = limits.LAKE_KEEP_VERSIONS_HOURS
+    records_days: Annotated[
+        int, Meta(ge=0, description="days of records and rejected that vacuum keeps; 0 keeps all")
+    ] = 0
+    segments_days: Annotated[
+        int, Meta(ge=0, description="days that vacuum keeps segments which all tables hold; 0 keeps all")
+    ] = 0
+    query_seconds: Annotated[float, Meta(gt=0, description="time after which an interactive query is stopped")] = (
+        limits.QUERY_SECONDS
+    )
+    query_memory: Annotated[Bytes, Meta(description="bytes of memory an interactive query may use")] = (
+        limits.QUERY_MEMORY
+    )
+    query_rows: Annotated[int, Meta(ge=1, description="rows an interactive query may return")] = limits.QUERY_ROWS
+
+
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Logs, which go to standard error."""
 
@@ -110,6 +145,7 @@ CORE_SECTIONS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "api": ApiSettings,
     "journal": JournalSettings,
     "segments": SegmentSettings,
+    "lake": LakeSettings,
     "log": LogSettings,
 }
 SECRETS: Final = frozenset({"api.token"})
@@ -148,6 +184,10 @@ class Settings:
     @property
     def segments(self) -> SegmentSettings:
         return self.section("segments", SegmentSettings)
+
+    @property
+    def lake(self) -> LakeSettings:
+        return self.section("lake", LakeSettings)
 
     @property
     def log(self) -> LogSettings:

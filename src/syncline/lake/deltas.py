@@ -29,6 +29,7 @@ from syncline.lake.segments import Segment
 from syncline.lake.tables import BUCKET, Table
 
 BUCKETS_PROPERTY: Final = "syncline.buckets"
+WIDENED_PROPERTY: Final = "syncline.widened"  # set once columns were added: older files lack them
 _PROPERTIES: Final = {"delta.checkpointInterval": "50"}
 
 
@@ -163,6 +164,7 @@ class LakeTable:
         missing: list[Field] = [field for field in wanted.fields if field.name not in present]
         if missing:
             self._delta.alter.add_columns(missing)
+            self._delta.alter.set_table_properties({WIDENED_PROPERTY: "true"}, raise_if_not_exists=False)
             self.refresh()
 
 

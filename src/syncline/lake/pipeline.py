@@ -92,6 +92,7 @@ class Pipeline:
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self.summary = RunSummary()
+        self.last_lag = Lag()  # as of the last look
 
     def run_available(self) -> RunSummary:
         """Land everything sealed so far, then return."""
@@ -140,7 +141,8 @@ class Pipeline:
         for segment in waiting:
             distance = segment.hi - max(records.newest_lsn(segment), segment.lo - 1)
             behind[segment.chain] = behind.get(segment.chain, 0) + max(distance, 0)
-        return Lag(len(waiting), sum(behind.values()))
+        self.last_lag = Lag(len(waiting), sum(behind.values()))
+        return self.last_lag
 
     def _start(self, trigger: dict[str, Any]) -> StreamingQuery:
         self._lake.segments.filesystem()  # makes the folder, which the stream needs

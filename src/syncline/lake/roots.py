@@ -13,6 +13,7 @@ import msgspec
 import pyarrow.fs as pafs
 
 from syncline.core.errors import UsageError
+from syncline.core.settings import Settings
 
 QUARANTINE: Final = ".quarantine"
 EXCHANGE: Final = "_exchange"
@@ -65,6 +66,15 @@ class Lake(msgspec.Struct, frozen=True):
         """The usual places below a data folder."""
         root = Root.at(data)
         return cls(root.below("segments"), root.below("lake"), root.below("checkpoints"))
+
+    @classmethod
+    def of(cls, settings: Settings) -> Lake:
+        """The places the settings name."""
+        return cls(
+            Root.at(settings.segments.url or settings.segments_folder),
+            Root.at(settings.lake.url or settings.lake_folder),
+            Root.at(settings.lake.checkpoints or settings.checkpoints_folder),
+        )
 
     def table(self, name: str) -> Root:
         return self.tables.below(name)

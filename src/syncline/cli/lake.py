@@ -1,0 +1,208 @@
+"""`syncline lake`: lands segments in tables, and looks after the tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncline.cli import output
+from syncline.cli.common import JsonFlag, invocation, need_lake
+
+if TYPE_CHECKING:
+    from syncline.core.settings import Settings
+    from syncline.lake.batch import BatchResult
+    from syncline.lake.pipeline import Pipeline, RunSummary
+    from syncline.lake.roots import Lake
+
+app = typer.Typer(help="Land segments in tables, and look after the tables.", no_args_is_help=True)
+Names = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]…", help="Tables to work on [default: all]")]
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on landing segments as they are sealed")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark master [default: the setting lake.master]")] = None,
+    ship: Annotated[
+        bool | None, typer.Option("--ship/--no-ship", help="Send our package to the executors [default: unless local]")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own; may be repeated")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve Prometheus metrics on this port of loopback")
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Land every sealed segment in the tables, exactly once, then stop (or go on, with --follow).
+
+    With --json a line tells of every batch, and one at the end of the whole run. Damaged segments are put aside and make
+    the command exit with 4, after everything else has landed.
+
+    Example: [bold]syncline lake run && syncline query "SELECT * FROM sdsp_objects"[/bold]
+    """
+    from syncline.cli import logs
+
+    settings = invocation(context).settings()
+    logs.configure(settings.log)
+    pipeline = _pipeline(settings, master, ship, conf or [], json)
+    if metrics_port is not None:
+        from syncline.lake.metrics import serve_metrics
+
+        serve_metrics(pipeline, metrics_port)
+    summary = _follow(pipeline, settings.lake.seconds) if follow else pipeline.run_available()
+    _tell(summary, pipeline, json)
+
+
+@app.command()
+def tables(context: typer.Context, json: JsonFlag = False) -> None:
+    """Show the tables: rows, files, size and version."""
+    from syncline.lake.maintain import table_facts
+
+    lake, known = _lake(invocation(context).settings()), _tables(None)
+    facts = table_facts(lake, known)
+    if json:
+        output.json_line(facts)
+        return
+    rows = [(each.name, f"{each.rows:,}", each.files, f"{each.bytes / 1e6:,.1f} MB", each.version) for each in facts]
+    output.table(["table", "rows", "files", "size", "version"], rows)
+
+
+@app.command()
+def optimize(
+    context: typer.Context,
+    names: Names = None,
+    by_key: Annotated[
+        bool, typer.Option("--by-key", help="Also sort rows by the table's key; rewrites the whole table")
+    ] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Merge small files into larger ones. May run beside the pipeline."""
+    from syncline.lake.maintain import optimize
+
+    done = optimize(_lake(invocation(context).settings()), _tables(names), by_key=by_key)
+    if json:
+        output.json_line(done)
+        return
+    output.table(
+        ["table", "files before", "after"], [(each.name, each.files_before, each.files_after) for each in done]
+    )
+
+
+@app.command()
+def vacuum(
+    context: typer.Context,
+    hours: Annotated[
+        int | None, typer.Option(min=1, help="Keep files younger than this [default: lake.keep_versions_hours]")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Remove what is no longer needed: old versions' files, orphans of killed runs, and days past their retention.
+
+    Records and segments are removed only if lake.records_days or lake.segments_days say so, and segments only once every
+    table holds them.
+    """
+    import datetime
+
+    from syncline.lake import maintain
+    from syncline.lake.stages import built_in_stages
+
+    settings = invocation(context).settings()
+    lake, today = _lake(settings), datetime.datetime.now(datetime.UTC).date()
+    done: dict[str, Any] = {"dry_run": dry_run}
+    if settings.lake.records_days and not dry_run:
+        done["records"] = maintain.drop_old_records(lake, days=settings.lake.records_days, today=today)
+    if settings.lake.segments_days:
+        done["segments"] = maintain.drop_old_segments(
+            lake, built_in_stages(), days=settings.lake.segments_days, today=today, dry_run=dry_run
+        )
+    kept = hours or settings.lake.keep_versions_hours
+    done["files"] = maintain.vacuum(lake, _tables(None), hours=kept, dry_run=dry_run)
+    if json:
+        output.json_line(done)
+        return
+    output.table(["table", "files"], list(done["files"].items()), title="would remove" if dry_run else "removed")
+    if "segments" in done:
+        output.facts({"segments": done["segments"]})
+
+
+def _lake(settings: Settings) -> Lake:
+    need_lake()
+    from syncline.lake.roots import Lake
+
+    return Lake.of(settings)
+
+
+def _tables(names: list[str] | None) -> list[Any]:
+    from syncline.lake.stages import all_tables, built_in_stages, table_named
+
+    stages = built_in_stages()
+    return [table_named(name, stages) for name in names] if names else list(all_tables(stages.values()).values())
+
+
+def _pipeline(settings: Settings, master: str | None, ship: bool | None, conf: list[str], json: bool) -> Pipeline:
+    from syncline.cli.common import pair
+    from syncline.lake.pipeline import Pipeline
+    from syncline.lake.session import SessionOptions, start_session
+
+    options = SessionOptions(
+        master=master or settings.lake.master, ship=ship, conf=dict(pair(text, "--conf") for text in conf)
+    )
+    return Pipeline(
+        start_session(options),
+        _lake(settings),
+        buckets=settings.lake.buckets,
+        batch_segments=settings.lake.batch_segments,
+        on_batch=_show_json if json else _show,
+    )
+
+
+def _follow(pipeline: Pipeline, seconds: float) -> RunSummary:
+    import signal
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: pipeline.stop())
+    return pipeline.run(seconds)
+
+
+def _show_json(result: BatchResult) -> None:
+    output.json_line({"event": "batch", **_plain(result)})
+
+
+def _show(result: BatchResult) -> None:
+    added = ", ".join(f"{name} +{rows:,}" for name, rows in result.added.items())
+    line = f"batch {'-' if result.batch is None else result.batch}: {result.segments} segments, {added}"
+    output.progress_console().print(f"{line} in {result.seconds:.2f} s")
+
+
+def _tell(summary: RunSummary, pipeline: Pipeline, json: bool) -> None:
+    from syncline.core.errors import CorruptionError
+
+    lag = pipeline.lag()
+    if json:
+        output.json_line({"event": "done", **_plain(summary), "lag": lag})
+    else:
+        output.facts(
+            {
+                "segments": summary.segments,
+                "records": f"{summary.records:,}",
+                **{f"+ {name}": f"{rows:,}" for name, rows in summary.added.items()},
+                "seconds": f"{summary.seconds:.1f}",
+                "waiting": f"{lag.segments} segments",
+            }
+        )
+    if summary.damaged_count:
+        raise CorruptionError(
+            f"{summary.damaged_count} damaged segments were put aside; everything else has landed",
+            hint="see .quarantine in the segments folder; put back good copies and run again",
+            about=", ".join(damage.path for damage in summary.damaged[:3]),
+        )
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    import msgspec
+
+    found: dict[str, Any] = msgspec.to_builtins(value)
+    return found

@@ -1,0 +1,224 @@
+"""Interactive SQL over the tables: DuckDB on the files of each table's newest snapshot, locked so that a query can read
+those files and nothing else, one statement at a time, within bounds of time, memory and rows.
+
+Spark SQL, for answers too large for one machine, is in query_spark.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Self
+
+import duckdb
+import duckdb.func
+import msgspec
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from syncline.core import limits
+from syncline.core.errors import MissingError, SynclineError, UnavailableError, UsageError
+from syncline.lake.deltas import WIDENED_PROPERTY, open_delta
+from syncline.lake.objects import as_json, object_at
+from syncline.lake.roots import Lake
+from syncline.lake.tables import Table
+
+READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_BATCH_ROWS: Final = 2_048
+# In this order: the last two close the door behind the others.
+_LOCKS: Final = (
+    "SET python_enable_replacements = false",  # else a name in SQL may mean a variable of ours
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET temp_directory = ''",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+class QueryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one query may use."""
+
+    seconds: float = limits.QUERY_SECONDS
+    memory: int = limits.QUERY_MEMORY
+    rows: int = limits.QUERY_ROWS
+    bytes: int = limits.QUERY_BYTES
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Rows of a query. `truncated`: there were more than the bounds allow."""
+
+    rows: pa.Table
+    truncated: bool
+    seconds: float
+
+
+class Queries:
+    """Answers SQL about one lake. Every question sees the newest committed state of every table; threads may share it."""
+
+    def __init__(self, lake: Lake, tables: Iterable[Table], bounds: QueryLimits = QueryLimits()) -> None:  # noqa: B008
+        self._lake = lake
+        self._tables = list(tables)
+        self._bounds = bounds
+        self._lock = threading.Lock()
+        self._deltas: dict[str, DeltaTable] = {}
+        self._versions: dict[str, int] = {}
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
+        """The answer to one reading statement. Raises UsageError for anything else and for faulty SQL."""
+        check_statement(sql)
+        begun = time.monotonic()
+        cursor = self._cursor()
+        stopped = threading.Event()
+
+        def stop() -> None:
+            stopped.set()
+            cursor.interrupt()
+
+        timer = threading.Timer(self._bounds.seconds, stop)
+        timer.start()
+        try:
+            reader = cursor.sql(sql, params=list(parameters)).to_arrow_reader(_BATCH_ROWS)
+            rows, truncated = _bounded(reader, self._bounds)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if stopped.is_set():
+                raise UnavailableError(
+                    f"the query was stopped after {self._bounds.seconds:g} s",
+                    hint="ask for less, raise lake.query_seconds, or use --engine spark",
+                ) from None
+            raise _explained(error) from None
+        finally:
+            timer.cancel()
+            cursor.close()
+        return Answer(rows, truncated, time.monotonic() - begun)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        """A cursor on the newest snapshots; a change of any opens a new database, since a locked one cannot learn."""
+        with self._lock:
+            versions = self._look()
+            if self._connection is None or versions != self._versions:
+                if self._connection is not None:
+                    self._connection.close()
+                self._connection = self._connect()
+                self._versions = versions
+            return self._connection.cursor()
+
+    def _look(self) -> dict[str, int]:
+        for table in self._tables:
+            delta = self._deltas.get(table.name)
+            if delta is not None:
+                delta.update_incremental()
+            elif (found := open_delta(self._lake.table(table.name))) is not None:
+                self._deltas[table.name] = found
+        return {name: delta.version() for name, delta in self._deltas.items()}
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:")
+        connection.execute(f"SET memory_limit = '{self._bounds.memory // limits.MIB} MiB'")
+        connection.execute("SET parquet_metadata_cache = true")  # files of a snapshot never change
+        allowed: list[str] = []
+        for table in self._tables:
+            delta = self._deltas.get(table.name)
+            files = [] if delta is None else delta.file_uris()
+            allowed += files
+            _define(connection, table, delta, files)
+        connection.create_function(
+            "sdsp_object",
+            self._object,
+            ["varchar", "bigint"],
+            "varchar",
+            null_handling=duckdb.func.SPECIAL,  # null is an answer
+        )
+        connection.execute(f"SET allowed_paths = {_list(allowed)}")
+        for lock in _LOCKS:
+            connection.execute(lock)
+        return connection
+
+    def _object(self, uid: str | None, serial: int | None) -> str | None:
+        """`sdsp_object(uid, serial)` in SQL: the object's value at that serial as JSON text, null if it cannot be told."""
+        if uid is None or serial is None:
+            return None
+        try:
+            return msgspec.json.encode(as_json(object_at(self._lake, uid, serial))["value"], order="sorted").decode()
+        except SynclineError:
+            return None
+
+
+def check_statement(sql: str) -> None:
+    """Refuse anything but one statement that reads."""
+    if len(sql) > limits.QUERY_TEXT:
+        raise UsageError(f"a statement of more than {limits.QUERY_TEXT:,} characters")
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise _explained(error) from None
+    if len(statements) != 1:
+        raise UsageError(f"one statement at a time, not {len(statements)}")
+    if statements[0].type not in READS:
+        raise UsageError("only SELECT and EXPLAIN: tables are written by the pipeline alone")
+
+
+def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTable | None, files: list[str]) -> None:
+    if not files:
+        empty = table.schema.empty_table()
+        connection.register("nothing_yet", empty)
+        connection.execute(f'CREATE TABLE "{table.name}" AS SELECT * FROM nothing_yet')  # noqa: S608
+        connection.unregister("nothing_yet")
+        return
+    assert delta is not None
+    types = {column.name: _SQL_TYPES[column.type] for column in table.columns if column.name in table.partition_by}
+    hive = ", ".join(f"'{name}': {kind}" for name, kind in types.items())
+    widened = delta.metadata().configuration.get(WIDENED_PROPERTY) is not None
+    options = f"hive_partitioning = true, hive_types = {{{hive}}}, union_by_name = {str(widened).lower()}"
+    columns = ", ".join(f'"{column.name}"' for column in table.columns)
+    connection.execute(
+        f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM read_parquet({_list(files)}, {options})'  # noqa: S608
+    )
+
+
+_SQL_TYPES: Final = {pa.string(): "VARCHAR", pa.date32(): "DATE", pa.int32(): "INTEGER"}
+
+
+def _list(texts: Iterable[str]) -> str:
+    quoted = (text.replace("'", "''") for text in texts)
+    return "[" + ", ".join(f"'{text}'" for text in quoted) + "]"
+
+
+def _bounded(reader: pa.RecordBatchReader, bounds: QueryLimits) -> tuple[pa.Table, bool]:
+    """Read as much as is allowed, and whether there was more."""
+    kept: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in reader:
+        room = bounds.rows - rows
+        if batch.num_rows > room or size > bounds.bytes:
+            return pa.Table.from_batches([*kept, batch.slice(0, max(room, 0))], reader.schema), True
+        kept.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+    return pa.Table.from_batches(kept, reader.schema), False
+
+
+def _explained(error: Exception) -> SynclineError:
+    first = " ".join(str(error).split("\n\n")[0].split())
+    if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in first:
+        return UnavailableError(
+            "the query needs more memory than one may use", hint="ask for less, or use --engine spark"
+        )
+    if "No files found" in first or "No such file" in first:
+        return MissingError("a file of the snapshot is gone", hint="ask again: the table was vacuumed")
+    return UsageError(first)

@@ -1,0 +1,59 @@
+"""The same SQL on Spark, for answers that need a cluster. Reads the same snapshots; one reading statement at a time.
+
+For the operator at the command line: unlike the DuckDB engine this one is not locked for strangers' SQL.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from syncline.core.errors import UsageError
+from syncline.lake.deltas import open_delta
+from syncline.lake.query import Answer, QueryLimits
+from syncline.lake.roots import Lake
+from syncline.lake.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_COMMAND: Final = "org.apache.spark.sql.catalyst.plans.logical.Command"
+
+
+def table_frame(spark: SparkSession, lake: Lake, table: Table) -> DataFrame:
+    """A table's newest snapshot as a DataFrame."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = from_arrow_schema(table.schema)
+    delta = open_delta(lake.table(table.name))
+    files = [] if delta is None else delta.file_uris()
+    if not files:
+        return spark.createDataFrame([], schema)
+    reader = spark.read.schema(schema).option("basePath", lake.table(table.name).url)
+    return reader.parquet(*files)
+
+
+def register_tables(spark: SparkSession, lake: Lake, tables: Iterable[Table]) -> None:
+    """Make the tables known to Spark SQL by their names."""
+    for table in tables:
+        table_frame(spark, lake, table).createOrReplaceTempView(table.name)
+
+
+def ask_spark(spark: SparkSession, sql: str, bounds: QueryLimits) -> Answer:
+    """The answer to one reading statement over the registered tables."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    begun = time.monotonic()
+    try:
+        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
+        command = spark._jvm.java.lang.Class.forName(_COMMAND)  # type: ignore[union-attr]
+        if command.isInstance(plan):
+            raise UsageError("only SELECT: tables are written by the pipeline alone")
+        spark.conf.set("spark.sql.runSQLOnFiles", "false")
+        found: pa.Table = spark.sql(sql).limit(bounds.rows + 1).toArrow()
+    except (AnalysisException, ParseException) as error:
+        raise UsageError(str(error).strip().splitlines()[0]) from None
+    return Answer(found.slice(0, bounds.rows), found.num_rows > bounds.rows, time.monotonic() - begun)
