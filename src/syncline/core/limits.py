@@ -57,3 +57,7 @@ FLATBUFFERS_DEPTH_MAX: Final = 32  # tables inside tables
 FLATBUFFERS_TABLES_MAX: Final = 16_384  # tables in one buffer
 FLATBUFFERS_EXPANSION_MAX: Final = 8  # bytes a buffer unpacks to, per byte it has
 FLATBUFFERS_SHARED_BYTES: Final = 4 * KIB  # and this much on top, so that small buffers may share strings
+
+# SDS exchange
+SDS_MESSAGE_BYTES: Final = 1_000_000  # of one frame, without the length in front
+SDS_TEXT_MAX: Final = 256  # characters of ids, names and keys in messages
