@@ -120,3 +120,6 @@ FLATBUFFERS_SHARED_BYTES: Final = 4 * KIB  # and this much on top, so that small
 NDN_PACKET_BYTES: Final = 8_800  # the largest packet any NDN forwarder takes
 NDN_NAME_COMPONENTS: Final = 64
 NDN_FORWARDING_HINTS: Final = 8
+# SDS exchange
+SDS_MESSAGE_BYTES: Final = 1_000_000  # of one frame, without the length in front
+SDS_TEXT_MAX: Final = 256  # characters of ids, names and keys in messages
