@@ -8,7 +8,7 @@ from syncline.core.errors import DecodeError
 from syncline.core.verdict import Reason
 from syncline.formats.framing import Framing, decode_varint, encode_varint
 
-KINDS = pytest.mark.parametrize("kind", ["varint", "u32le"])
+KINDS = pytest.mark.parametrize("kind", ["varint", "u16be", "u32le"])
 
 
 @given(st.integers(0, 2**64 - 1))
@@ -45,7 +45,7 @@ def test_frames_come_out_whole_wherever_the_stream_is_cut(kind: str, contents: l
 @KINDS
 def test_a_giant_length_is_refused_before_anything_is_kept(kind: str) -> None:
     framing = Framing(kind, 1_000)  # type: ignore[arg-type]
-    header = encode_varint(2**31) if kind == "varint" else (2**31).to_bytes(4, "little")
+    header = {"varint": encode_varint(2**31), "u16be": b"\xff\xff", "u32le": b"\x00\x00\x00\x80"}[kind]
     reader = framing.reader()
     with pytest.raises(DecodeError) as refused:
         reader.feed(header)

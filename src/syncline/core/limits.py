@@ -57,11 +57,39 @@ QUERY_TEXT: Final = 100 * KIB  # characters of one SQL statement
 DELIVERY_BATCH: Final = 1_000  # records a follower is handed at once
 STOP_SECONDS: Final = 10  # how long a node may take to stop its protocols
 
-# pubsub and libp2p streams
+# libp2p connections
+CONNECTIONS: Final = 128  # in all
+CONNECTIONS_PER_ADDRESS: Final = 16
+CONNECTIONS_PER_PEER: Final = 2  # both may dial at the same moment
+HANDSHAKES: Final = 32  # connections that have not proven a PeerID yet
+HANDSHAKE_SECONDS: Final = 10.0
+DIALS_PER_ADDRESS: Final = 5.0  # new connections taken from one address, per second
+DIALS_PER_ADDRESS_BURST: Final = 50.0
+ADDRESSES_WATCHED: Final = 10_000  # addresses and peers whose behaviour is remembered
+STREAM_WINDOW: Final = 256 * KIB  # unread bytes of one stream
+STREAMS_PER_CONNECTION: Final = 64  # opened by the peer
+CONNECTION_OUTPUT: Final = 256 * KIB  # bytes waiting to be sent before writers wait
+CONNECTION_WRITE: Final = 256 * KIB  # bytes sent at once
+SLOW_PEER_SECONDS: Final = 5.0  # how long a peer may take nothing from us
+KEEPALIVE_SECONDS: Final = 30.0
+FAULTS_FORGIVEN: Final = 16.0  # rejected messages or broken frames of one peer; half of them forgotten a minute
+BAN_SECONDS: Final = 300.0
+
+# pubsub
 PUBSUB_RPC_BYTES: Final = MIB  # one RPC, as other implementations cap it
 PUBSUB_MESSAGE_BYTES: Final = MIB - 4 * KIB  # a message's data, so that its RPC fits
 PUBSUB_UNDECIDED: Final = 1_024  # deliveries of one neighbour on one topic that wait for a verdict or for forwarding
 PUBSUB_BATCH: Final = 256  # deliveries a subscription hands over at once
+PUBSUB_OUTBOX_BYTES: Final = 4 * MIB  # queued for one neighbour; beyond that publishers wait
+PUBSUB_OUTBOX_CONTROL: Final = 1_024  # control messages queued for one neighbour; more are dropped and counted
+PUBSUB_WRITE: Final = 64 * KIB  # RPCs gathered into one write
+PUBSUB_TOPICS_PER_PEER: Final = 256
+PUBSUB_TOPIC_CHARACTERS: Final = 256
+PUBSUB_SEEN: Final = 65_536  # message ids remembered to recognise repeats
+PUBSUB_SEEN_SECONDS: Final = 120.0
+PUBSUB_CACHE_BYTES: Final = 16 * MIB  # recent messages kept to answer IWANT
+PUBSUB_CONTROL_PER_HEARTBEAT: Final = 64  # RPCs with control messages heard from one peer between two heartbeats
+PUBSUB_IDS_PER_HEARTBEAT: Final = 5_000  # message ids in IHAVE, IWANT and IDONTWANT heard from one peer, likewise
 
 # HTTP
 API_PAGE_RECORDS: Final = 10_000

@@ -1,4 +1,4 @@
-"""Messages in a byte stream, each with its length in front: varint (libp2p) or 32-bit little-endian (FlatBuffers).
+"""Messages in a byte stream, each with its length in front: a varint (libp2p), 16 or 32 bits (Noise, FlatBuffers).
 
 Sans-I/O: chunks in, whole frames out, whatever the cuts between chunks. A length beyond the limit is refused before
 anything is buffered for it. What the frames mean is not known here.
@@ -14,16 +14,17 @@ from syncline.core.errors import DecodeError
 from syncline.core.verdict import Reason
 
 VARINT_MAX: Final = 10  # bytes of a 64-bit varint
+_FIXED: Final[dict[str, tuple[int, Literal["big", "little"]]]] = {"u16be": (2, "big"), "u32le": (4, "little")}
 
 
 class Framing(msgspec.Struct, frozen=True):
     """How frames are delimited and how long their content may be.
 
-    `varint`: an unsigned varint, then that many bytes. `u32le`: FlatBuffers' size prefix, four bytes little-endian. A
-    frame's content never includes the length.
+    `varint`: an unsigned varint, then that many bytes. `u32le`: FlatBuffers' size prefix, four bytes little-endian.
+    `u16be`: two bytes big-endian, as Noise messages have. A frame's content never includes the length.
     """
 
-    kind: Literal["varint", "u32le"]
+    kind: Literal["varint", "u16be", "u32le"]
     max_bytes: int
 
     def wrap(self, content: bytes) -> bytes:
@@ -32,7 +33,7 @@ class Framing(msgspec.Struct, frozen=True):
             raise DecodeError(f"{len(content)} bytes do not fit a frame of {self.max_bytes}", reason=Reason.OVERSIZE)
         if self.kind == "varint":
             return encode_varint(len(content)) + content
-        return len(content).to_bytes(4, "little") + content
+        return len(content).to_bytes(*_FIXED[self.kind]) + content
 
     def reader(self) -> FrameReader:
         return FrameReader(self)
@@ -84,10 +85,11 @@ class FrameReader:
                 return None
             length, start = found
         else:
-            start = position + 4
+            size, order = _FIXED[self._framing.kind]
+            start = position + size
             if start > len(data):
                 return None
-            length = int.from_bytes(data[position:start], "little")
+            length = int.from_bytes(data[position:start], order)
         if length > self._framing.max_bytes:
             raise DecodeError(
                 f"a frame of {length} bytes, {self._framing.max_bytes} are allowed", reason=Reason.OVERSIZE

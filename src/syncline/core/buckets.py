@@ -1,0 +1,30 @@
+"""A token bucket: so many per second, so many at once. The time is an argument; who is refused is up to the caller."""
+
+from __future__ import annotations
+
+import math
+
+
+class TokenBucket:
+    """Holds up to `burst` tokens and gains `rate` of them a second."""
+
+    __slots__ = ("_burst", "_rate", "_then", "_tokens")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._tokens = burst
+        self._then = now
+
+    def take(self, now: float, tokens: float = 1.0) -> float:
+        """Take tokens and return 0, or take none and return the seconds until they would be there.
+
+        More than the bucket can ever hold is infinitely far away.
+        """
+        if now > self._then:
+            self._tokens = min(self._burst, self._tokens + (now - self._then) * self._rate)
+            self._then = now
+        if tokens <= self._tokens:
+            self._tokens -= tokens
+            return 0.0
+        return (tokens - self._tokens) / self._rate if tokens <= self._burst and self._rate > 0 else math.inf

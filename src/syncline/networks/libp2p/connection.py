@@ -1,0 +1,249 @@
+"""A connection to one peer: drives a Yamux session over a secure stream, and gives each stream `receive` and `send`.
+
+Writers wait for the peer's window and for room in the output; a peer that takes nothing for too long is cut. Which
+streams are answered, and how, is decided by the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from syncline.core.errors import ClosedError, DecodeError, SynclineError, UnreachableError
+from syncline.core.keys import peer_id
+from syncline.core.limits import CONNECTION_OUTPUT, CONNECTION_WRITE, KEEPALIVE_SECONDS, SLOW_PEER_SECONDS
+from syncline.networks.host import Cut
+from syncline.networks.libp2p import yamux
+from syncline.networks.libp2p.multiaddr import Address
+from syncline.networks.libp2p.multistream import propose, respond
+from syncline.networks.libp2p.secure import CHUNK, SecureStream
+from syncline.networks.signal import Signal
+
+NEGOTIATE_SECONDS: Final = 10.0
+FLUSH_SECONDS: Final = 1.0  # for saying goodbye
+UNANSWERED_OUTPUT: Final = 4 * CONNECTION_OUTPUT  # control frames of ours a peer may leave unread
+
+
+class Channel:
+    """One stream of a connection. Sends by one task at a time, receives by one task at a time."""
+
+    def __init__(self, connection: Connection, state: yamux.MuxStream) -> None:
+        self.connection = connection
+        self.protocol = ""
+        self._state = state
+        self.changed = Signal()
+
+    @property
+    def peer(self) -> str:
+        return self.connection.peer
+
+    async def receive(self, most: int = CHUNK) -> bytes:
+        """Received bytes, as soon as there are any; b"" when the peer has ended its side."""
+        state, connection = self._state, self.connection
+        while not state.inbox:
+            if state.reset or connection.over:
+                raise UnreachableError("the stream was reset", about=self.peer)
+            if state.remote_end:
+                return b""
+            await self.changed.wait()
+        data = connection.session.read(state, most)
+        connection.output.set()  # there may be a window to announce
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """Hand bytes over, waiting while the peer has no room. They may still be under way on return."""
+        state, connection = self._state, self.connection
+        rest = memoryview(data)
+        while rest:
+            if state.reset or connection.over:
+                raise UnreachableError("the stream was reset", about=self.peer)
+            if state.local_end:
+                raise ClosedError("our side of the stream has ended", about=self.peer)
+            if len(connection.session.output) >= CONNECTION_OUTPUT:
+                await connection.drained.wait()
+            elif taken := connection.session.write(state, rest[:CONNECTION_OUTPUT]):
+                rest = rest[taken:]
+                connection.output.set()
+            else:
+                await self.changed.wait()
+
+    def end(self) -> None:
+        """Say that nothing more will be sent."""
+        self.connection.session.end(self._state)
+        self.connection.output.set()
+
+    def reset(self) -> None:
+        """End both directions at once."""
+        self.connection.session.reset(self._state)
+        self.connection.forget(self._state)
+        self.changed.set()
+
+    def close(self) -> None:
+        """End our side; reset if the peer has not ended its own."""
+        self.end()
+        if not self._state.remote_end:
+            self.reset()
+        self.connection.forget(self._state)
+
+
+class Connection:
+    """A secured, multiplexed connection. `run` drives it until it is over."""
+
+    def __init__(
+        self,
+        stream: SecureStream,
+        *,
+        initiator: bool,
+        address: Address,
+        on_stream: Callable[[Channel], Awaitable[None]],
+        slow_seconds: float = SLOW_PEER_SECONDS,
+    ) -> None:
+        self.peer = peer_id(stream.remote_key)
+        self.address = address
+        self.direction = "out" if initiator else "in"
+        self.since = anyio.current_time()
+        self.session = yamux.Session(initiator=initiator)
+        self.output = Signal()  # set when there is something to send
+        self.drained = Signal()  # set when something was sent
+        self.why: Cut | None = None  # why it is over
+        self._stream = stream
+        self._on_stream = on_stream
+        self._slow_seconds = slow_seconds
+        self._channels: dict[int, Channel] = {}
+        self._tasks: TaskGroup | None = None
+        self._heard = anyio.current_time()
+
+    @property
+    def over(self) -> bool:
+        return self.why is not None
+
+    @property
+    def wire_bytes(self) -> tuple[int, int]:
+        """Bytes sent and received."""
+        return self._stream.sent, self._stream.received
+
+    async def run(self) -> None:
+        """Read, write and answer until the peer leaves or is cut. Never raises for what a peer does."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._write)
+                tasks.start_soon(self._keep_alive)
+                await self._read()
+        finally:
+            self.cut(Cut.CLOSED)
+            with anyio.CancelScope(shield=True):
+                await self._say_goodbye()
+                await self._stream.close()
+
+    def cut(self, why: Cut) -> None:
+        """End the connection; everybody who waits on it is told."""
+        if self.why is None:
+            self.why = why
+            if why not in (Cut.DISCONNECTED, Cut.SLOW_READER):
+                self.session.go_away(1 if why in (Cut.MALFORMED, Cut.OVERSIZE, Cut.MISBEHAVING, Cut.SPAM) else 0)
+        for channel in list(self._channels.values()):
+            channel.changed.set()
+        self.drained.set()
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+
+    async def open(self, protocols: Sequence[str]) -> Channel:
+        """A new stream on which the peer speaks one of `protocols`. The time-out is the caller's."""
+        if self.over or self.session.closing:
+            raise UnreachableError("the connection is closing", about=self.peer)
+        channel = self._channel(self.session.open())
+        try:
+            channel.protocol = await propose(channel, protocols)
+        except BaseException:
+            channel.reset()
+            raise
+        return channel
+
+    async def accept(self, channel: Channel, protocols: Collection[str]) -> None:
+        """Agree with the peer on what it wants to speak on a stream it has opened."""
+        with anyio.fail_after(NEGOTIATE_SECONDS):
+            channel.protocol = await respond(channel, protocols)
+
+    def forget(self, state: yamux.MuxStream) -> None:
+        self._channels.pop(state.id, None)
+        self.output.set()
+
+    def _channel(self, state: yamux.MuxStream) -> Channel:
+        channel = self._channels[state.id] = Channel(self, state)
+        self.output.set()
+        return channel
+
+    async def _read(self) -> None:
+        try:
+            while chunk := await self._stream.receive():
+                self._heard = anyio.current_time()
+                for event in self.session.receive(chunk):
+                    self._handle(event)
+                if self.session.output:
+                    self.output.set()
+                while len(self.session.output) > UNANSWERED_OUTPUT and not self.over:
+                    await self.drained.wait()
+            self.cut(Cut.DISCONNECTED)
+        except DecodeError:
+            self.cut(Cut.MALFORMED)
+        except UnreachableError:
+            self.cut(Cut.DISCONNECTED)
+
+    def _handle(self, event: yamux.Event) -> None:
+        match event:
+            case yamux.Changed(state):
+                channel = self._channels.get(state.id)
+                if channel is not None:
+                    channel.changed.set()
+            case yamux.Opened(state):
+                assert self._tasks is not None
+                self._tasks.start_soon(self._answer, self._channel(state))
+            case yamux.GoneAway():
+                self.session.closing = True
+            case yamux.Pong():
+                pass  # that it came was noted
+
+    async def _answer(self, channel: Channel) -> None:
+        try:
+            await self._on_stream(channel)
+        finally:
+            channel.close()
+
+    async def _write(self) -> None:
+        session = self.session
+        try:
+            while True:
+                while not session.output:
+                    await self.output.wait()
+                with anyio.fail_after(self._slow_seconds):
+                    await self._stream.send(session.take(CONNECTION_WRITE))
+                self.drained.set()
+        except TimeoutError:
+            self.cut(Cut.SLOW_READER)
+        except SynclineError:
+            self.cut(Cut.DISCONNECTED)
+
+    async def _keep_alive(self) -> None:
+        value = 0
+        while True:
+            await anyio.sleep(KEEPALIVE_SECONDS)
+            silent = anyio.current_time() - self._heard
+            if silent > 2 * KEEPALIVE_SECONDS:
+                self.cut(Cut.DISCONNECTED)
+            elif silent > KEEPALIVE_SECONDS / 2:
+                value += 1
+                self.session.ping(value)
+                self.output.set()
+
+    async def _say_goodbye(self) -> None:
+        if self.why is Cut.DISCONNECTED or self.why is Cut.SLOW_READER:
+            return
+        with anyio.move_on_after(FLUSH_SECONDS):
+            try:
+                await self._stream.send(self.session.take(CONNECTION_WRITE))
+            except UnreachableError:
+                pass
