@@ -36,6 +36,7 @@ def run(context: typer.Context, json: JsonFlag = False) -> None:
 async def _main(settings: Settings, json: bool) -> None:
     import anyio
 
+    from syncline import web
     from syncline.node import api, serve
     from syncline.node.node import running
 
@@ -43,7 +44,7 @@ async def _main(settings: Settings, json: bool) -> None:
     url = serve.url_of(listener)
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with running(settings) as node, anyio.create_task_group() as tasks:
-            await tasks.start(serve.serve, api.build(node), listener)
+            await tasks.start(serve.serve, api.build(node, web.mounts(settings)), listener)
             ready = {"url": url, "node": node.key.peer_id, "epoch": node.journal.epoch, "pid": _pid()}
             if json:
                 output.json_line(ready)

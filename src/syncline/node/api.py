@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from syncline.core import errors
 from syncline.core.limits import API_PAGE_RECORDS
-from syncline.core.ports import RecordQuery
+from syncline.core.ports import RecordQuery, WebMount
 from syncline.core.record import Record
 from syncline.core.verdict import Reason
 from syncline.formats.records import RECORD_SCHEMA, to_arrow, to_json
@@ -46,9 +46,10 @@ STATUS: Final[dict[type[errors.SynclineError], int]] = {
 }
 
 
-def build(node: Node) -> App:
-    """The ASGI application of a node."""
+def build(node: Node, extra: Sequence[WebMount] = ()) -> App:
+    """The ASGI application of a node; `extra` mounts come after those of its protocols."""
     mounts = [mount for service in node.services.values() if (mount := service.web()) is not None]
+    mounts += extra
     routes: list[BaseRoute] = [
         Route("/api/v1/status", _Status(node).__call__),
         Route("/api/v1/records", _Records(node).__call__),

@@ -1,0 +1,84 @@
+"""The lake's tables for the page: sizes, and the newest rows of one. Reads snapshots; the pipeline is not touched.
+
+The lake's libraries are an extra; without them the routes say what to install.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from syncline.core.errors import MissingError, NotFoundError
+from syncline.core.ports import WebMount
+from syncline.core.settings import Settings
+from syncline.node.api import json_response
+
+ROWS_MAX: Final = 200
+NEWEST_FIRST: Final = ("received_at", "serial", "uid")
+
+
+class Tables:
+    """Answers for one lake, opened when first asked."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def listing(self, request: Request) -> Response:
+        return json_response({"tables": await anyio.to_thread.run_sync(self._facts)})
+
+    async def rows(self, request: Request) -> Response:
+        limit = min(int(request.query_params.get("limit", "50")), ROWS_MAX)
+        newest = functools.partial(self._newest, request.path_params["name"], limit)
+        return json_response(await anyio.to_thread.run_sync(newest))
+
+    def _facts(self) -> list[dict[str, Any]]:
+        lake, tables = self._lake()
+        from syncline.lake.maintain import table_facts
+
+        return [
+            {
+                "name": facts.name,
+                "rows": facts.rows,
+                "files": facts.files,
+                "bytes": facts.bytes,
+                "version": facts.version,
+                "doc": tables[facts.name].doc,
+            }
+            for facts in table_facts(lake, tables.values())
+        ]
+
+    def _newest(self, name: str, limit: int) -> dict[str, Any]:
+        lake, tables = self._lake()
+        if name not in tables:
+            raise NotFoundError(f"there is no table {name!r}")
+        from syncline.lake.query import Queries
+
+        columns = tables[name].schema.names
+        order = next((f'ORDER BY "{column}" DESC' for column in NEWEST_FIRST if column in columns), "")
+        with Queries(lake, [tables[name]]) as queries:
+            answer = queries.ask(f'SELECT * FROM "{name}" {order} LIMIT {limit}')  # noqa: S608 - a known table's name
+        rows = [[_shown(value) for value in row.values()] for row in answer.rows.to_pylist()]
+        return {"table": name, "columns": answer.rows.schema.names, "rows": rows}
+
+    def _lake(self) -> tuple[Any, dict[str, Any]]:
+        try:
+            from syncline.lake.roots import Lake
+            from syncline.lake.stages import all_tables, built_in_stages
+        except ImportError as error:
+            raise MissingError(f"the lake needs a package: {error}", hint="pip install 'syncline[spark]'") from None
+        return Lake.of(self._settings), all_tables(built_in_stages().values())
+
+
+def mount(settings: Settings) -> WebMount:
+    tables = Tables(settings)
+    router = Router([Route("/", tables.listing), Route("/{name}", tables.rows)], redirect_slashes=False)
+    return WebMount(prefix="/api/v1/tables", app=router, is_open=lambda path: False)
+
+
+def _shown(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
