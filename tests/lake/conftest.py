@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,3 +56,18 @@ def _arrival(protocol: str, number: int, step: int) -> Arrival:
         verdict=Outcome.REJECT if bad else Outcome.ACCEPT,
         reason=Reason.MALFORMED if bad else None,
     )
+
+
+PROGRAM = [sys.executable, "-m", "syncline.cli.main"]
+
+
+def command(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`syncline …` as a user runs it, in a process of its own, with `folder` for its folder."""
+    return subprocess.run(
+        [*PROGRAM, *arguments], cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=110
+    )
+
+
+def environment(**variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SYNCLINE_")}
+    return {**kept, "NO_COLOR": "1", "COLUMNS": "200", **variables}

@@ -145,6 +145,8 @@ class Pipeline:
         return self.last_lag
 
     def _start(self, trigger: dict[str, Any]) -> StreamingQuery:
+        from py4j.protocol import Py4JJavaError
+
         self._lake.segments.filesystem()  # makes the folder, which the stream needs
         files = (
             self._spark.readStream.format("binaryFile")
@@ -159,7 +161,14 @@ class Pipeline:
         )
         writer = files.writeStream.foreachBatch(self._on_files)
         checkpoint = self._lake.checkpoints.below(CHECKPOINT).url
-        return writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+        try:
+            return writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+        except Py4JJavaError as error:
+            raise SynclineError(
+                f"Spark could not begin: {error.java_exception}",
+                hint="is the checkpoint of another program there?",
+                about=checkpoint,
+            ) from error
 
     def _on_files(self, files: DataFrame, number: int) -> None:
         try:
