@@ -97,7 +97,7 @@ class Cache:
     def topics_among(self, topics: Set[str]) -> list[str]:
         """Those of these topics that hold something."""
         if len(topics) <= len(self._mailboxes):
-            return [topic for topic in topics if topic in self._mailboxes]
+            return sorted(topic for topic in topics if topic in self._mailboxes)
         return [topic for topic in self._mailboxes if topic in topics]
 
     def __len__(self) -> int:

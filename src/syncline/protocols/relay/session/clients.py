@@ -53,8 +53,8 @@ class Client:
         self.did = did
         self.public = public
         self.cursors = {topic: Cursor(value) for topic, value in cursors.items()}
-        self.connections: set[Connection] = set()
-        self.dirty: set[str] = set()  # topics whose cursor is not written down yet
+        self.connections: dict[Connection, None] = {}
+        self.dirty: dict[str, None] = {}  # topics whose cursor is not written down yet
         self.writing = 0  # commits of cursors on their way
 
     def cursor(self, topic: str) -> Cursor:

@@ -30,7 +30,7 @@ class Deliveries:
         self._outbox = outbox
         self._quotas = quotas
         self._clock = clock
-        self._waiting: set[Connection] = set()  # connections with unacknowledged deliveries
+        self._waiting: dict[Connection, None] = {}  # connections with unacknowledged deliveries
         self.sent = 0
         self.resent = 0
         self.acked = 0
@@ -63,7 +63,7 @@ class Deliveries:
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone; what it did not acknowledge stays undelivered."""
-        self._waiting.discard(connection)
+        self._waiting.pop(connection, None)
         connection.pending.clear()
         connection.behind.clear()
 
@@ -80,7 +80,7 @@ class Deliveries:
     def mark_read(self, client: Client, entry: Entry) -> None:
         """The client has this message; it is not sent to it again, here or after a restart."""
         client.cursor(entry.topic).ack(entry.position, self._cache.mailbox(entry.topic), client.did)
-        client.dirty.add(entry.topic)
+        client.dirty[entry.topic] = None
 
     def resend(self) -> None:
         """Send again what has waited too long for its acknowledgement; give up after a few times."""
@@ -106,7 +106,7 @@ class Deliveries:
     def _settle(self, connection: Connection, delivery: Delivery) -> None:
         connection.pending_bytes -= len(delivery.payload)
         if not connection.pending:
-            self._waiting.discard(connection)
+            self._waiting.pop(connection, None)
 
     def _has_room(self, connection: Connection) -> bool:
         return len(connection.pending) < self._quotas.window and connection.pending_bytes < WINDOW_BYTES
@@ -118,7 +118,7 @@ class Deliveries:
         due = self._clock.monotonic() + self._quotas.resend_seconds
         connection.pending[number] = Delivery(entry, payload, due)
         connection.pending_bytes += len(payload)
-        self._waiting.add(connection)
+        self._waiting[connection] = None
         subscription.sent = entry.position
         connection.text(payload)
         self.sent += 1

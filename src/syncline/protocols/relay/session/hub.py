@@ -98,16 +98,16 @@ class Hub:
         bucket = TokenBucket(self._quotas.requests_per_second, self._quotas.request_burst, self._clock.monotonic())
         first = self._clock.now() // 1_000 * 1_000 + self._random.randrange(1_000)  # below 2^53 for JavaScript
         connection = Connection(self.outbox, client, bucket, first)
-        client.connections.add(connection)
+        client.connections[connection] = None
         self.connections += 1
         return connection
 
     def disconnect(self, connection: Connection) -> None:
         connection.close(1000, "")
-        self.outbox.ready.discard(connection)
+        self.outbox.ready.pop(connection, None)
         self.subscriptions.disconnect(connection)
         self.deliveries.forget(connection)
-        connection.client.connections.discard(connection)
+        connection.client.connections.pop(connection, None)
         self.connections -= 1
 
     def receive(self, connection: Connection, payload: bytes) -> None:
@@ -167,10 +167,10 @@ class Hub:
         """Queue what clients have acknowledged; forget clients that are gone and on disk."""
         ends_at = self._clock.now() + CURSOR_LIFE
         changes: list[StateChange] = []
-        written: list[tuple[Client, frozenset[str]]] = []
+        written: list[tuple[Client, dict[str, None]]] = []
         for public, client in list(self._clients.items()):
             if client.dirty:
-                topics, client.dirty = frozenset(client.dirty), set()
+                topics, client.dirty = client.dirty, {}
                 changes += [
                     durable.cursor_change(public, topic, client.cursors[topic].value, ends_at) for topic in topics
                 ]
@@ -211,7 +211,7 @@ class _Written:
 
     __slots__ = ("_written",)
 
-    def __init__(self, written: Sequence[tuple[Client, frozenset[str]]]) -> None:
+    def __init__(self, written: Sequence[tuple[Client, dict[str, None]]]) -> None:
         self._written = written
 
     def done(self, receipts: Sequence[Receipt]) -> None:
@@ -221,4 +221,4 @@ class _Written:
     def failed(self, error: Exception) -> None:
         for client, topics in self._written:
             client.writing -= 1
-            client.dirty |= topics
+            client.dirty.update(topics)

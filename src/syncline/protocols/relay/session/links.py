@@ -115,7 +115,7 @@ class Links:
         self._outbox = outbox
         self._quotas = quotas
         self._clock = clock
-        self._all: set[Link] = set()  # open or shaking hands
+        self._all: dict[Link, None] = {}  # open or shaking hands
         self._open: dict[str, Link] = {}  # by the neighbour's key
         self._memories: dict[str, Memory] = {}
         self._added: dict[str, None] = {}
@@ -132,13 +132,13 @@ class Links:
         if len(self._all) >= RELAY_LINKS:
             link.close(REFUSED, f"at most {RELAY_LINKS} links")
             return link
-        self._all.add(link)
+        self._all[link] = None
         link.text(handshake.open())
         return link
 
     def end(self, link: Link) -> None:
         """The WebSocket is gone."""
-        self._all.discard(link)
+        self._all.pop(link, None)
         if link.neighbour is not None and self._open.get(link.peer) is link:
             del self._open[link.peer]
             self._links_changed = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from syncline.protocols.relay.session.cache import Entry
 
@@ -28,13 +28,13 @@ class Port:
         if self.end is None:
             self.frames.append((is_text, payload))
             self.waiting_bytes += len(payload)
-            self._outbox.ready.add(self)
+            self._outbox.ready[self] = None
 
     def close(self, code: int, reason: str) -> None:
         """End it after what is waiting has been sent."""
         if self.end is None:
             self.end = (code, reason)
-            self._outbox.ready.add(self)
+            self._outbox.ready[self] = None
 
     def take(self) -> list[tuple[bool, bytes]]:
         """What to send now."""
@@ -57,11 +57,11 @@ class Outbox:
     """Everything that waits for the driver."""
 
     def __init__(self) -> None:
-        self.ready: set[Port] = set()  # ports with frames or an end
+        self.ready: dict[Port, None] = {}  # ports with frames or an end, in order
         self.loads: list[Load] = []
 
-    def take_ready(self) -> set[Port]:
-        ready, self.ready = self.ready, set()
+    def take_ready(self) -> Iterable[Port]:
+        ready, self.ready = self.ready, {}
         return ready
 
     def take_loads(self) -> list[Load]:

@@ -8,7 +8,7 @@ alive, and a message takes another way as soon as a server on the old one is gon
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -62,7 +62,7 @@ class Routing:
         self.me.seq = 0
         self._quotas = quotas
         self._servers: dict[str, Server] = {name: self.me}
-        self._wanting: dict[str, set[str]] = {}  # topic → other servers that want it
+        self._wanting: dict[str, dict[str, None]] = {}  # topic → other servers that want it
         self._told_by: dict[str, int] = {}  # neighbour → topics believed by way of it
         self.hops: dict[str, str] = {}  # server → neighbour to reach it through
 
@@ -73,10 +73,10 @@ class Routing:
     def server(self, name: str) -> Server | None:
         return self._servers.get(name)
 
-    def ways(self, topic: str) -> set[str]:
+    def ways(self, topic: str) -> Collection[str]:
         """The neighbours to hand a message on this topic to."""
         wanting = self._wanting.get(topic)
-        return {self.hops[name] for name in wanting if name in self.hops} if wanting is not None else set()
+        return {self.hops[name]: None for name in wanting if name in self.hops} if wanting is not None else ()
 
     def own_change(self, added: Iterable[str], dropped: Iterable[str], links: frozenset[str]) -> list[Interest]:
         """Our own wishes or neighbours have changed: what to tell everybody."""
@@ -138,7 +138,7 @@ class Routing:
         learned = Learned(added, dropped, news=parts, links_changed=links != server.links)
         server.epoch, server.seq, server.topics, server.links = first.epoch, first.seq, new, links
         for topic in added:
-            self._wanting.setdefault(topic, set()).add(server.name)
+            self._wanting.setdefault(topic, {})[server.name] = None
         for topic in dropped:
             self._unwant(server.name, topic)
         return learned
@@ -156,7 +156,7 @@ class Routing:
     def _unwant(self, name: str, topic: str) -> None:
         wanting = self._wanting.get(topic)
         if wanting is not None:
-            wanting.discard(name)
+            wanting.pop(name, None)
             if not wanting:
                 del self._wanting[topic]
 
