@@ -23,7 +23,11 @@ class Direction(StrEnum):
 
 
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes as a network handed them over, before anybody judged them."""
+    """Bytes as a network handed them over, before anybody judged them.
+
+    `context` is what the service already knows against the message (a quota, a rate, a repeat). It applies only to
+    content that is good: a forged message over quota is forged.
+    """
 
     protocol: str
     topic: str
@@ -31,6 +35,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     peer: str
     received_at: int  # microseconds since 1970, as all times here
     direction: Direction = Direction.IN
+    context: Verdict | None = None
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,8 @@ class Judges:
             self.failures += 1
             log.exception("judge_failed", protocol=incoming.protocol, topic=incoming.topic, peer=incoming.peer)
             return _refused(incoming, reject(Reason.JUDGE_FAILED), keep=True)
+        if incoming.context is not None and arrival.accepted:
+            arrival = arrival.judged(incoming.context)
         if max(len(arrival.topic), len(arrival.key), len(arrival.publisher), len(arrival.peer)) > TEXT_MAX:
             return _refused(incoming, reject(Reason.OVERSIZE, "a name is too long"), keep=True)
         return arrival

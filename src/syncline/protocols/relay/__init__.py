@@ -1,0 +1,1 @@
+"""The relay network: servers that cache, deliver and route opaque messages between clients, and a client of them."""

@@ -1,0 +1,218 @@
+"""Taking messages in: from clients, from other servers, from the node itself. Cached once, announced after the commit.
+
+Quotas and repeats are decided here, on what is cached and on its way; whether the bytes are good is judged by the rules,
+and the journal has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from syncline.core import limits
+from syncline.core.clock import Clock
+from syncline.core.ports import Receipt, StateChange
+from syncline.core.record import Direction, Incoming
+from syncline.core.verdict import Reason, Verdict, ignore, reject
+from syncline.protocols.relay.rules.messages import PROTOCOL, is_topic, judge_message
+from syncline.protocols.relay.session import durable
+from syncline.protocols.relay.session.batches import CommitQueue, Step
+from syncline.protocols.relay.session.cache import Cache, Entry
+from syncline.protocols.relay.session.quotas import Quotas
+from syncline.protocols.relay.wire.messages import TAG_MAX, U64_MAX, NetworkMessage, encode
+from syncline.protocols.relay.wire.rpc import Problem, PublishParams
+
+REPEATED: Final = ignore(Reason.DUPLICATE)
+LOOPED: Final = ignore(Reason.LOOP)
+
+
+class Reply(Protocol):
+    """Whoever asked. Called once, after the commit or its failure."""
+
+    def ok(self, value: Any) -> None: ...
+
+    def refused(self, problem: Problem, detail: str = "") -> None: ...
+
+
+class Draft:
+    """A message on its way into the cache."""
+
+    __slots__ = ("context", "detail", "direction", "entry", "known", "message", "problem", "raw", "received_at",
+                 "source", "topic")  # fmt: skip
+
+    def __init__(self, topic: str, source: str, received_at: int) -> None:
+        self.topic = topic
+        self.source = source
+        self.received_at = received_at
+        self.direction = Direction.IN
+        self.message: NetworkMessage | None = None
+        self.raw: bytes | None = None
+        self.problem: Problem | None = None  # why it is refused, as a client hears it
+        self.detail = ""
+        self.context: Verdict | None = None  # the same, as the record says it
+        self.entry: Entry | None = None  # its place in the cache, if it is new
+        self.known: Entry | None = None  # the place of the message it repeats
+
+    def refuse(self, problem: Problem, detail: str = "", context: Verdict | None = None) -> Draft:
+        self.problem, self.detail, self.context = problem, detail, context
+        return self
+
+    def incoming(self) -> Incoming:
+        assert self.raw is not None
+        return Incoming(
+            protocol=PROTOCOL,
+            topic=self.topic[: limits.TEXT_MAX],
+            raw=self.raw,
+            peer=self.source,
+            received_at=self.received_at,
+            direction=self.direction,
+            context=self.context,
+        )
+
+
+Announce = Callable[[Entry, NetworkMessage, bytes], None]
+Remember = Callable[[Entry, NetworkMessage], Sequence[StateChange]]
+
+
+class Publishing:
+    """The way into the cache. `announce` is told of every message that has become live."""
+
+    def __init__(
+        self, cache: Cache, queue: CommitQueue, quotas: Quotas, clock: Clock, announce: Announce, remember: Remember
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._quotas = quotas
+        self._clock = clock
+        self._announce = announce
+        self._remember = remember  # further state to keep with a message
+        self.cached = 0
+        self.repeated = 0
+
+    def draft(self, params: PublishParams, source: str, *, is_client: bool) -> Draft:
+        """A message stamped with our time, checked but not admitted."""
+        now, quotas = self._clock.now(), self._quotas
+        draft = Draft(params.topic, source, now)
+        draft.direction = Direction.IN if is_client else Direction.OUT
+        body = params.message.encode()
+        if not 0 <= params.tag <= TAG_MAX:
+            return draft.refuse(Problem.INVALID_PARAMS, f"a tag lies between 0 and {TAG_MAX}")
+        if 0 <= params.ttl <= U64_MAX:
+            # Relay network: the timestamp is when the publishing server observed the message, and so is expires_at
+            draft.message = NetworkMessage(
+                tag=params.tag, prompt=params.prompt, timestamp=now // 1_000, ttl=params.ttl, message=body
+            )
+            draft.raw = encode(draft.message)
+        if not is_topic(params.topic):
+            return draft.refuse(Problem.INVALID_TOPIC)
+        if len(body) > quotas.message_bytes:
+            detail = f"a message may have {quotas.message_bytes} bytes, this one has {len(body)}"
+            return draft.refuse(Problem.PAYLOAD_SIZE, detail, reject(Reason.QUOTA_EXCEEDED, detail))
+        if params.ttl < 1:
+            return draft.refuse(Problem.TTL_TOO_SHORT)
+        if params.ttl > quotas.ttl_max:
+            detail = f"a message may be cached for {quotas.ttl_max} s"
+            return draft.refuse(Problem.TTL_TOO_LONG, detail, reject(Reason.QUOTA_EXCEEDED, detail))
+        return draft
+
+    def parcel(self, topic: str, raw: bytes, server: str) -> Draft:
+        """A message another server handed over, admitted if it is good, new and has room.
+
+        It is kept even if nobody wants it any more: the sender counts on us to have it from now on.
+        """
+        now = self._clock.now()
+        draft = Draft(topic, server, now)
+        draft.raw = raw
+        draft.message, verdict = judge_message(topic, raw, now)
+        if draft.message is None or not verdict.accepted:
+            return draft  # the judge says why
+        if len(draft.message.message) > self._quotas.message_bytes:
+            detail = f"{len(draft.message.message)} bytes; {self._quotas.message_bytes} are allowed here"
+            return draft.refuse(Problem.PAYLOAD_SIZE, detail, reject(Reason.QUOTA_EXCEEDED, detail))
+        self.admit(draft, is_client=False)
+        if draft.known is not None and draft.known.forwarded:
+            draft.context = LOOPED
+        return draft
+
+    def admit(self, draft: Draft, *, is_client: bool = True) -> None:
+        """Find the message's place in the cache, or the problem that there is none."""
+        assert draft.message is not None
+        assert draft.raw is not None
+        digest = draft.message.hash
+        known = self._cache.find(draft.topic, digest, draft.received_at)
+        if known is not None:  # Relay network: only newly cached messages are network messages
+            draft.known, draft.context = known, REPEATED
+            return
+        full = self._cache.room(draft.topic, len(draft.raw), draft.source, is_client=is_client)
+        if full:
+            draft.refuse(Problem.MAILBOX_LIMIT, full, reject(Reason.QUOTA_EXCEEDED, full))
+            return
+        draft.entry = self._cache.admit(draft.topic, digest, len(draft.raw), draft.message.expires_at, draft.source)
+
+    def withdraw(self, drafts: Sequence[Draft]) -> None:
+        """Take back what was admitted and will not be committed after all."""
+        for draft in drafts:
+            if draft.entry is not None:
+                draft.entry.failed = True
+                self._cache.discard(draft.entry)
+                draft.entry = None
+
+    def refuse(self, draft: Draft) -> None:
+        """Let the journal know of a message that is refused, if it is one."""
+        if draft.raw is not None:
+            self._queue.put([draft.incoming()])
+
+    def commit(self, drafts: Sequence[Draft], reply: Reply, state: Sequence[StateChange] = ()) -> None:
+        """Hand admitted drafts to the journal; `reply` hears when they are on disk."""
+        self.hand_over(drafts, _Publication(self, drafts, reply), state)
+
+    def hand_over(self, drafts: Sequence[Draft], step: Step, state: Sequence[StateChange] = ()) -> None:
+        """Queue drafts with the state that belongs to them."""
+        changes = list(state)
+        for draft in drafts:
+            if draft.entry is not None and draft.message is not None:
+                changes.append(durable.message_change(draft.entry))
+                changes += self._remember(draft.entry, draft.message)
+        if any(draft.entry is not None for draft in drafts):
+            changes.append(durable.counter_change(durable.POSITION, self._cache.position))
+        self._queue.put([draft.incoming() for draft in drafts], changes, step)
+
+    def settle(self, draft: Draft, receipt: Receipt) -> bool:
+        """The message is judged and on disk: make it live. Whether it is cached now."""
+        entry = draft.entry
+        if entry is None:
+            self.repeated += draft.known is not None
+            return draft.known is not None and not draft.known.failed
+        if receipt.accepted:
+            assert draft.message is not None
+            assert draft.raw is not None
+            entry.live = True
+            self.cached += 1
+            self._announce(entry, draft.message, draft.raw)
+            return True
+        self.withdraw([draft])
+        key = durable.position_key(entry.position)
+        self._queue.put([], [StateChange(space=durable.MESSAGES, key=key, value=None)])
+        return receipt.arrival.reason is Reason.DUPLICATE
+
+
+class _Publication:
+    """What happens after the commit: the messages become live, and the publisher is told so."""
+
+    __slots__ = ("_drafts", "_publishing", "_reply")
+
+    def __init__(self, publishing: Publishing, drafts: Sequence[Draft], reply: Reply) -> None:
+        self._publishing = publishing
+        self._drafts = drafts
+        self._reply = reply
+
+    def done(self, receipts: Sequence[Receipt]) -> None:
+        kept = [self._publishing.settle(*pair) for pair in zip(self._drafts, receipts, strict=True)]
+        if all(kept):
+            self._reply.ok(True)
+        else:
+            self._reply.refused(Problem.INTERNAL, "the message could not be kept")
+
+    def failed(self, error: Exception) -> None:
+        self._publishing.withdraw(self._drafts)
+        self._reply.refused(Problem.INTERNAL, str(error))
