@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import apsw
 import apsw.sqlite_extra
@@ -27,7 +29,7 @@ CHECKSUM_BYTES: Final = 8  # at the end of every page
 SCHEMA: Final = """
 CREATE TABLE about (version INTEGER NOT NULL, node TEXT NOT NULL, epoch TEXT NOT NULL, key BLOB NOT NULL) STRICT;
 CREATE TABLE head (
-    newest INTEGER NOT NULL, commits INTEGER NOT NULL, sealed INTEGER NOT NULL, indexed INTEGER NOT NULL
+    quiet INTEGER NOT NULL, sealed INTEGER NOT NULL, indexed INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE records (
     lsn INTEGER PRIMARY KEY,
@@ -66,10 +68,10 @@ class About(NamedTuple):
     node: str
     epoch: str
     key: bytes  # of the names in `names`
-    newest: int  # lsn
-    commits: int
+    quiet: int  # commits that added no record
     sealed: int  # every record up to this lsn is in a segment
     indexed: int  # the name of every accepted record up to this lsn is in `names`
+    newest: int  # lsn; the newest record is never removed
 
 
 _DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
@@ -101,7 +103,7 @@ def create(connection: apsw.Connection, *, node: str, epoch: str) -> None:
     with connection:
         connection.execute(SCHEMA)
         connection.execute("INSERT INTO about VALUES (?, ?, ?, ?)", (VERSION, node, epoch, os.urandom(16)))
-        connection.execute("INSERT INTO head VALUES (0, 0, 0, 0)")
+        connection.execute("INSERT INTO head VALUES (0, 0, 0)")
     connection.pragma("journal_mode", "wal")
 
 
@@ -111,8 +113,8 @@ def read_about(connection: apsw.Connection, path: Path) -> About:
         if connection.reserve_bytes("main") != CHECKSUM_BYTES or connection.pragma("checksum_verification") != "1":
             raise damaged("the header is damaged, or this is not a journal", path)
         try:
-            about, head = (connection.execute(text).get for text in ("SELECT * FROM about", "SELECT * FROM head"))
-            found = About(*about, *head)
+            newest = "SELECT coalesce(max(lsn), 0) FROM records"
+            found = About(*connection.execute(f"SELECT *, ({newest}) FROM about, head").get)  # noqa: S608
         except (apsw.SQLError, TypeError) as error:
             raise damaged(f"this is not a journal: {error}", path) from error
     if found.version != VERSION:
@@ -145,6 +147,29 @@ def failures(path: Path) -> Iterator[None]:
         raise UnavailableError(f"the journal's disk failed: {error}", about=str(path)) from error
     except (apsw.CantOpenError, apsw.BusyError, apsw.ReadOnlyError) as error:
         raise UnavailableError(f"the journal cannot be opened: {error}", about=str(path)) from error
+
+
+def insert(
+    connection: apsw.Connection, into: str, select: str, rows: Sequence[tuple[Any, ...]], bindings: tuple[Any, ...] = ()
+) -> None:
+    """Insert many rows by one statement, or few: `into` the table, `select` from column1, column2, ….
+
+    Every statement lets go of the interpreter's lock and must win it back from a busy event loop, which takes longer
+    than inserting a row. So there are statements for a few sizes, and the places left over are filled with NULLs.
+    """
+    largest = limits.JOURNAL_INSERT_ROWS
+    for start in range(0, len(rows), largest):
+        chunk = rows[start : start + largest]
+        size = next(size for size in (1, 8, 64, 256, largest) if size >= len(chunk))
+        width = len(chunk[0])
+        filling = (None,) * (width * (size - len(chunk)))
+        connection.execute(_insert(into, select, width, size), (*bindings, *chain.from_iterable(chunk), *filling))
+
+
+@cache
+def _insert(into: str, select: str, width: int, size: int) -> str:
+    row = f"({', '.join('?' * width)})"
+    return f"{into} SELECT {select} FROM (VALUES {', '.join([row] * size)}) WHERE column1 IS NOT NULL"  # noqa: S608
 
 
 def sync_folder(folder: Path) -> None:

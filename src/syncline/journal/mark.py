@@ -16,7 +16,7 @@ from zlib import crc32
 
 from syncline.core.errors import UnavailableError
 
-_LAYOUT: Final = struct.Struct("<16sQQ")  # epoch, newest lsn, commits; then a CRC-32 of them
+_LAYOUT: Final = struct.Struct("<16sQQ")  # epoch, newest lsn, quiet commits; then a CRC-32 of them
 SIZE: Final = _LAYOUT.size + 4
 
 
@@ -25,15 +25,15 @@ def mark_path(database: Path) -> Path:
 
 
 def read_mark(database: Path) -> tuple[str, int, int] | None:
-    """Epoch, newest lsn and commits of the note; None if it is absent or unreadable, which says nothing."""
+    """Epoch, newest lsn and quiet commits of the note; None if it is absent or unreadable, which says nothing."""
     try:
         data = mark_path(database).read_bytes()
     except FileNotFoundError:
         return None
     if len(data) != SIZE or crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
         return None
-    epoch, newest, commits = _LAYOUT.unpack(data[:-4])
-    return epoch.decode("ascii", "replace"), newest, commits
+    epoch, newest, quiet = _LAYOUT.unpack(data[:-4])
+    return epoch.decode("ascii", "replace"), newest, quiet
 
 
 class Mark:
@@ -50,8 +50,8 @@ class Mark:
                 "another process has this journal open", hint="stop it, or use another data folder", about=str(database)
             ) from None
 
-    def write(self, epoch: str, newest: int, commits: int) -> None:
-        data = _LAYOUT.pack(epoch.encode(), newest, commits)
+    def write(self, epoch: str, newest: int, quiet: int) -> None:
+        data = _LAYOUT.pack(epoch.encode(), newest, quiet)
         os.pwrite(self._file, data + crc32(data).to_bytes(4, "little"), 0)
 
     def close(self) -> None:

@@ -23,10 +23,13 @@ COLUMNS: Final = (
     "protocol", "direction", "topic", "kind", "key", "publisher", "peer", "seq", "id",
     "published_at", "received_at", "expires_at", "verdict", "reason", "raw_ref", "crc", "raw",
 )  # fmt: skip
+WIDTH: Final = len(COLUMNS) + 1
 Row = tuple[Any, ...]
+# From (lsn, *row) to the columns of the table. The stored `crc` covers the lsn too: a row cannot pass for another.
+STORED: Final = ", ".join(
+    f"column{n} + column1" if name == "crc" else f"column{n}" for n, name in enumerate(("lsn", *COLUMNS), 1)
+)
 SELECT: Final = f"SELECT lsn, {', '.join(COLUMNS)} FROM records"  # noqa: S608 - names from the tuple above
-# Bound to (lsn, *row). The stored `crc` covers the lsn too, so a row cannot pass for another.
-INSERT: Final = f"INSERT INTO records VALUES ({', '.join('?' * (len(COLUMNS) - 1))}, ?1 + ?, ?)"  # noqa: S608
 
 _DIRECTIONS: Final = {value.value: value for value in Direction}
 _OUTCOMES: Final = {value.value: value for value in Outcome}
@@ -38,15 +41,15 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 def row_of(a: Arrival) -> Row:
     """The columns of an arrival, without its lsn. Raises UsageError for what the journal cannot hold.
 
-    `crc` covers all of them but the lsn, which INSERT adds when it is known.
+    `crc` covers all of them; the lsn is added to it when the row is stored.
     """
     if (problem := _problem(a)) is not None:
         raise UsageError(problem, about=a.protocol)
     try:
         columns = (
-            a.protocol, a.direction.value, a.topic, a.kind, a.key, a.publisher, a.peer,
+            a.protocol, a.direction, a.topic, a.kind, a.key, a.publisher, a.peer,
             None if a.seq is None else a.seq.to_bytes(8, "big"), a.id, a.published_at, a.received_at, a.expires_at,
-            a.verdict.value, None if a.reason is None else a.reason.value, a.raw_ref,
+            a.verdict, a.reason, a.raw_ref,
         )  # fmt: skip
         return (*columns, crc32(_encode((columns, a.raw))), a.raw)
     except OverflowError:
@@ -59,10 +62,8 @@ def _problem(a: Arrival) -> str | None:
     most = limits.TEXT_MAX
     if len(a.topic) > most or len(a.key) > most or len(a.publisher) > most or len(a.peer) > most or len(a.id) > most:
         return f"topic, key, publisher, peer and id have at most {most} characters"
-    if not a.accepted and a.reason is None:
+    if a.verdict is not Outcome.ACCEPT and a.reason is None:
         return "a record that is not accepted needs a reason"
-    if a.raw is not None and len(a.raw) > limits.RAW_INLINE_MAX:
-        return f"raw bytes over {limits.RAW_INLINE_MAX} belong in a blob store"
     if not (
         0 <= a.received_at <= _TIME_MAX
         and (a.published_at is None or 0 <= a.published_at <= _TIME_MAX)

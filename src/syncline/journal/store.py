@@ -16,6 +16,7 @@ from typing import Any
 import apsw
 import msgspec
 import pyarrow as pa
+from anyio import to_thread
 from anyio.lowlevel import current_token
 
 from syncline.core import limits
@@ -24,15 +25,18 @@ from syncline.core.errors import ClosedError, OverloadedError, UsageError
 from syncline.core.ports import Receipt, RecordQuery, StateChange
 from syncline.core.record import Arrival, Record
 from syncline.core.settings import JournalSettings
+from syncline.core.verdict import Outcome
 from syncline.journal import state as states
-from syncline.journal.database import About, connect, create, damaged, failures, read_about, sync_folder
+from syncline.journal.blobs import BlobStore, LocalBlobs
+from syncline.journal.database import CHECKSUM_VFS, About, connect, create, damaged, failures, read_about, sync_folder
 from syncline.journal.disk import FreeSpace, Intake, Watermark, free_bytes
 from syncline.journal.identities import Identities
 from syncline.journal.mark import Mark, read_mark
 from syncline.journal.queries import select
 from syncline.journal.refusals import Refusals
+from syncline.journal.retention import Retention, Swept
 from syncline.journal.rows import batch_of, record_from, record_of, row_of
-from syncline.journal.submissions import Gate, Submission, open_gates
+from syncline.journal.submissions import Gate, Job, Submission, open_gates
 from syncline.journal.writer import Writer
 
 
@@ -48,19 +52,32 @@ class Journal:
         clock: Clock,
         settings: JournalSettings,
         free_space: FreeSpace,
+        blobs: BlobStore,
     ) -> None:
         self.path = path
         self.node = about.node
         self.epoch = about.epoch
+        self.blobs = blobs
         self._connection = connection
         self._clock = clock
         self._mark = mark
         self._identities = Identities(connection, about.key, about.indexed)
         self._refusals = Refusals(connection, settings.refused_per_peer_hour, clock.now())
         self._watermark = Watermark(path.parent, settings, clock, free_space)
+        self._retention = Retention(about.key, settings.retention_hours, self._identities)
         self._writer = Writer(
-            connection, path, about, clock, mark, self._identities, self._refusals, self._watermark, self._announce
+            connection,
+            path,
+            about,
+            clock,
+            mark,
+            self._identities,
+            self._refusals,
+            self._watermark,
+            self._announce,
+            self._sweeping,
         )
+        self._sealed = about.sealed
         self._lock = threading.Lock()
         self._tail: dict[Any, Gate] = {}  # where those wait who want the next record, by event loop
         self._idle: list[apsw.Connection] = []
@@ -75,13 +92,20 @@ class Journal:
         node: str,
         clock: Clock,
         settings: JournalSettings = JournalSettings(),  # noqa: B008 - frozen
+        blobs: BlobStore | None = None,
         free_space: FreeSpace = free_bytes,
+        vfs: str = CHECKSUM_VFS,
     ) -> Journal:
-        """Open the journal of this node, making it if there is none. Raises CorruptionError if it is damaged."""
+        """Open the journal of this node, making it if there is none. Raises CorruptionError if it is damaged.
+
+        `blobs` keeps raw bytes too large for a row; by default a folder beside the file. `free_space` and `vfs` are for
+        tests.
+        """
+        blobs = blobs or LocalBlobs(path.parent / "blobs")
         path.parent.mkdir(parents=True, exist_ok=True)
         mark = Mark(path)
         try:
-            connection = connect(path, write=True)
+            connection = connect(path, write=True, vfs=vfs)
             with failures(path):
                 if connection.pragma("schema_version") == 0:
                     _check_absence(path)
@@ -90,7 +114,7 @@ class Journal:
                 about = read_about(connection, path)
                 _check_owner(about, node, path)
                 _check_mark(about, path)
-                return cls(path, connection, about, mark, clock, settings, free_space)
+                return cls(path, connection, about, mark, clock, settings, free_space, blobs)
         except BaseException:
             mark.close()
             raise
@@ -116,6 +140,10 @@ class Journal:
         Receipts come in the order of `arrivals`; concurrent appends are committed in the order they were queued. A full
         queue makes the caller wait. Cancelled, the append may or may not have been kept.
         """
+        for arrival in arrivals:
+            if _trims(arrival):
+                arrivals = await to_thread.run_sync(self._trimmed, arrivals)
+                break
         submission, token, queued = self._prepare(arrivals, state), current_token(), False
         while not queued:
             gate, queued = self._writer.queue.offer(submission, token)
@@ -124,7 +152,7 @@ class Journal:
 
     def append_sync(self, arrivals: Sequence[Arrival], state: Sequence[StateChange] = ()) -> list[Receipt]:
         """The same for threads."""
-        submission, queued = self._prepare(arrivals, state), False
+        submission, queued = self._prepare(self._trimmed(arrivals), state), False
         while not queued:
             gate, queued = self._writer.queue.offer(submission, None)
             gate.event.wait()
@@ -168,6 +196,29 @@ class Journal:
         """The lsn of the newest record; 0 before the first."""
         return self._writer.newest
 
+    def sealed(self) -> int:
+        """Every record up to this lsn is in a segment."""
+        return self._sealed
+
+    def seal(self, upto: int) -> None:
+        """Note that every record up to this lsn is in a segment. Only what is sealed is ever removed."""
+
+        def work(connection: apsw.Connection) -> int:
+            connection.execute("UPDATE head SET sealed = max(sealed, ?)", (upto,))
+            sealed: int = connection.execute("SELECT sealed FROM head").get
+            return sealed
+
+        self._sealed = self._writer.call(Job(work))
+
+    def sweep(self) -> Swept:
+        """Remove some of what retention lets go of. The journal does this by itself now and then."""
+        swept: Swept = self._writer.call(self._sweeping())
+        return swept
+
+    def raw(self, record: Record) -> bytes | None:
+        """The raw bytes of a record, wherever they are kept."""
+        return record.raw if record.raw_ref is None else self.blobs.get(record.raw_ref)
+
     def statistics(self) -> dict[str, int | float]:
         """Counters and gauges, as `/metrics` shows them."""
         writer = self._writer
@@ -178,7 +229,9 @@ class Journal:
             "failed_commits": writer.failed_commits,
             "largest_group": writer.largest_group,
             "names_waiting": len(self._identities),
-            "refused_counted": self._refusals.counted_total,
+            "refused_counted": self._refusals.counted,
+            "sealed_lsn": self._sealed,
+            "raw_bytes": writer.raw_bytes,
             "disk_free_bytes": self._watermark.free,
             "intake": int(self._watermark.intake),
             "damaged": int(writer.failure is not None),
@@ -194,13 +247,24 @@ class Journal:
             )
         for change in state:
             states.check_change(change)
-        name = self._identities.name
-        return Submission(
-            arrivals,
-            [row_of(a) for a in arrivals],
-            [name(a.protocol, a.id) if a.accepted else None for a in arrivals],
-            state,
-        )
+        return Submission(arrivals, list(map(row_of, arrivals)), self._identities.names(arrivals), state)
+
+    def _trimmed(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
+        """Raw bytes only where they belong: none with ignored messages, large ones in the blob store. May block."""
+        return [self._without_raw(arrival) if _trims(arrival) else arrival for arrival in arrivals]
+
+    def _without_raw(self, arrival: Arrival) -> Arrival:
+        """A large message's bytes are durable in the blob store before its row is.
+
+        Only accepted messages have a claim to that: a flood of large rejects must not fill the disk.
+        """
+        raw = arrival.raw or b""
+        if len(raw) > limits.RAW_MAX:
+            raise UsageError(f"raw bytes of one message are at most {limits.RAW_MAX}", about=arrival.protocol)
+        return msgspec.structs.replace(arrival, raw=None, raw_ref=self.blobs.put(raw) if arrival.accepted else None)
+
+    def _sweeping(self) -> Job:
+        return Job(lambda connection: self._retention.sweep(connection, self._clock.now()), self._retention.settle)
 
     def _receipts(self, submission: Submission) -> list[Receipt]:
         if submission.error is not None:
@@ -228,7 +292,7 @@ class Journal:
         if query.id is None:
             return None
         protocols: Any = [(query.protocol,)] if query.protocol else connection.execute("SELECT name FROM protocols")
-        return self._identities.lsns(connection, [self._identities.name(name, query.id) for (name,) in protocols])
+        return self._identities.lsns(connection, [name for (name,) in protocols], query.id)
 
     @contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
@@ -250,6 +314,11 @@ class Journal:
                 connection.close()
 
 
+def _trims(arrival: Arrival) -> bool:
+    raw = arrival.raw
+    return raw is not None and (len(raw) > limits.RAW_INLINE_MAX or arrival.verdict is Outcome.IGNORE)
+
+
 def new_epoch(now: int) -> str:
     """The name of a new journal file: 48 bits of milliseconds, 16 of chance, so that later ones sort later."""
     return f"{now // 1_000 & (1 << 48) - 1:012x}{os.urandom(2).hex()}"
@@ -268,15 +337,11 @@ def _check_absence(path: Path) -> None:
     """An empty or missing database beside a note of many records is a loss, not a fresh start."""
     mark = read_mark(path)
     if mark is not None:
-        raise damaged(f"the journal is gone, but had come to record {mark[1]}, commit {mark[2]}", path)
+        raise damaged(f"the journal is gone, but had come to record {mark[1]}", path)
 
 
 def _check_mark(about: About, path: Path) -> None:
     """A database behind its note has lost commits that were acknowledged."""
     mark = read_mark(path)
-    if mark is not None and mark[0] == about.epoch and mark[2] > about.commits:
-        raise damaged(
-            f"the journal ends at record {about.newest}, commit {about.commits}, but had come to record {mark[1]}, "
-            f"commit {mark[2]}",
-            path,
-        )
+    if mark is not None and mark[0] == about.epoch and (mark[1] > about.newest or mark[2] > about.quiet):
+        raise damaged(f"the journal ends at record {about.newest}, but had come to record {mark[1]}", path)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import anyio
+import apsw
 from anyio.lowlevel import EventLoopToken
 
 from syncline.core import limits
@@ -61,8 +62,23 @@ class Submission:
         self.error: BaseException | None = None
 
 
+class Job:
+    """Something else for the writer to do between two groups, in a transaction of its own."""
+
+    __slots__ = ("done", "error", "result", "settle", "work")
+
+    def __init__(
+        self, work: Callable[[apsw.Connection], Any], settle: Callable[[Any], None] = lambda result: None
+    ) -> None:
+        self.work = work
+        self.settle = settle  # given the result once it is on disk
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
 class SubmissionQueue:
-    """Submissions in the order they came, taken out in groups by the one writer."""
+    """Submissions in the order they came, taken out in groups by the one writer. Jobs go first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,6 +86,7 @@ class SubmissionQueue:
         self._pending: deque[Submission] = deque()
         self._gates: dict[Any, Gate] = {}  # of the submissions since the last group was taken, by event loop
         self._outside: dict[Any, Gate] = {}  # where those wait who found the queue full
+        self._jobs: deque[Job] = deque()  # bounded by the threads that wait for them
         self._closed = False
 
     def __len__(self) -> int:
@@ -94,11 +111,21 @@ class SubmissionQueue:
                     self._filled.notify()
             return gate, queued
 
-    def take(self, timeout: float | None = None) -> list[Submission] | None:
-        """The next group; an empty one after `timeout` or a poke; None once closed and empty."""
+    def assign(self, job: Job) -> None:
+        """Have the writer do this next."""
         with self._lock:
-            if not self._pending and not self._closed:
+            if self._closed:
+                raise ClosedError("the journal is closed")
+            self._jobs.append(job)
+            self._filled.notify()
+
+    def take(self, timeout: float | None = None) -> list[Submission] | Job | None:
+        """The next job or group; an empty group after `timeout`; None once closed and empty."""
+        with self._lock:
+            if not self._pending and not self._jobs and not self._closed:
                 self._filled.wait(timeout)
+            if self._jobs:
+                return self._jobs.popleft()
             if not self._pending:
                 return None if self._closed else []
             group: list[Submission] = []
@@ -114,11 +141,6 @@ class SubmissionQueue:
             outside, self._outside = self._outside, {}
         open_gates(outside.values())
         return group
-
-    def poke(self) -> None:
-        """Make `take` return."""
-        with self._lock:
-            self._filled.notify()
 
     def close(self) -> None:
         """Refuse further submissions; what is queued can still be taken."""

@@ -9,43 +9,41 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
+from syncline.core import limits
 from syncline.core.clock import Clock
 from syncline.core.crash import crash_point
 from syncline.core.errors import ConflictError, CorruptionError
 from syncline.core.verdict import Reason, ignore
 from syncline.journal import state
-from syncline.journal.database import About, failures
+from syncline.journal.database import About, failures, insert
 from syncline.journal.disk import Intake, Watermark
-from syncline.journal.identities import Identities, Merge
+from syncline.journal.identities import Identities, NewName, Slice, taken
 from syncline.journal.mark import Mark
 from syncline.journal.refusals import Refusals
-from syncline.journal.rows import INSERT, Row, row_of
-from syncline.journal.submissions import Submission, SubmissionQueue, answer
+from syncline.journal.rows import STORED, WIDTH, Row, row_of
+from syncline.journal.submissions import Job, Submission, SubmissionQueue, answer
 
 DUPLICATE: Final = ignore(Reason.DUPLICATE)
+# A row whose name is taken gets no protocol, which the table refuses, and the whole statement with it.
+_UNLESS_TAKEN: Final = STORED.replace("column2", f"iif({taken(f'column{WIDTH + 1}')}, NULL, column2)", 1)
 
 
 class Group:
-    """The rows one commit adds, as they are numbered."""
+    """What one commit adds."""
 
-    __slots__ = ("commits", "merge", "names", "newest", "protocols", "rows")
+    __slots__ = ("names", "newest", "protocols", "quiet", "rows", "slice")
 
-    def __init__(self, newest: int, commits: int) -> None:
+    def __init__(self, newest: int, quiet: int) -> None:
         self.newest = newest
-        self.commits = commits
+        self.quiet = quiet
         self.rows: list[Row] = []
-        self.names: list[tuple[bytes, int, int | None]] = []  # name, lsn, expires_at of the accepted ones
-        self.merge: Merge | None = None
+        self.names: list[NewName] = []
         self.protocols: set[str] = set()  # not seen before
-
-    def number(self, row: Row) -> int:
-        self.newest += 1
-        self.rows.append((self.newest, *row))
-        return self.newest
+        self.slice: Slice | None = None
 
 
 class Writer:
@@ -62,22 +60,26 @@ class Writer:
         refusals: Refusals,
         watermark: Watermark,
         committed: Callable[[], None],
+        housekeeping: Callable[[], Job],
     ) -> None:
         self.queue: Final = SubmissionQueue()
         self.newest = about.newest
-        self.commits = about.commits
+        self.commits = 0
         self.failed_commits = 0
         self.largest_group = 0
+        self.raw_bytes = 0
         self.failure: CorruptionError | None = None
+        self._quiet = about.quiet
+        self._epoch = about.epoch
         self._connection = connection
         self._path = path
-        self._epoch = about.epoch
         self._clock = clock
         self._mark = mark
         self._identities = identities
         self._refusals = refusals
         self._watermark = watermark
         self._committed = committed
+        self._housekeeping = housekeeping
         self._protocols: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
 
@@ -89,10 +91,38 @@ class Writer:
         self.queue.close()
         self._thread.join()
 
+    def call(self, job: Job) -> Any:
+        """Have the writer's thread do this in a transaction, and return its result once that is on disk."""
+        self.queue.assign(job)
+        job.done.wait()
+        if job.error is not None:
+            raise job.error
+        return job.result
+
     def _run(self) -> None:
-        while (group := self.queue.take()) is not None:
-            if group:
-                self._settle(group)
+        swept_at = self._clock.monotonic()
+        while (taken := self.queue.take(limits.JOURNAL_SWEEP_SECONDS)) is not None:
+            if isinstance(taken, Job):
+                self._do(taken)
+            elif taken:
+                self._settle(taken)
+            if self._clock.monotonic() - swept_at >= limits.JOURNAL_SWEEP_SECONDS:
+                self._do(self._housekeeping())
+                swept_at = self._clock.monotonic()
+
+    def _do(self, job: Job) -> None:
+        try:
+            if self.failure is not None:
+                raise self.failure
+            with failures(self._path):
+                self._connection.execute("BEGIN IMMEDIATE")
+                job.result = job.work(self._connection)
+                self._connection.execute("COMMIT")
+            job.settle(job.result)
+        except BaseException as error:  # the one who waits must get an answer
+            self._undo(error)
+            job.error = error
+        job.done.set()
 
     def _settle(self, submissions: list[Submission]) -> None:
         """Commit a group and answer it; whatever goes wrong is the answer."""
@@ -100,7 +130,8 @@ class Writer:
             if self.failure is not None:
                 raise self.failure
             with failures(self._path):
-                group = self._commit(submissions)
+                now = self._clock.now()
+                group = self._commit_plain(submissions, now) or self._commit(submissions, now)
         except BaseException as error:  # every caller must get an answer
             self._undo(error)
             for submission in submissions:
@@ -108,17 +139,50 @@ class Writer:
         else:
             self._accept(group)
             self.largest_group = max(self.largest_group, len(submissions))
+            self.raw_bytes += sum([submission.size for submission in submissions])
         crash_point("journal.after-commit")
         answer(submissions)
         self._committed()
 
-    def _commit(self, submissions: list[Submission]) -> Group:
-        """Number, check and write a group in one transaction. Until it is committed only `submissions` change."""
-        connection, group, now = self._connection, Group(self.newest, self.commits + 1), self._clock.now()
+    def _commit_plain(self, submissions: list[Submission], now: int) -> Group | None:
+        """Commit the usual group, which only adds accepted records, by one statement; None if this is not one.
+
+        Every statement lets go of the interpreter's lock and has to win it back from the event loop. With one statement
+        the whole commit runs beside the loop; with five it hardly ever does.
+        """
+        group, lsn, names = Group(self.newest, self._quiet), self.newest, set[bytes]()
+        for submission in submissions:
+            if submission.state:
+                return None
+            for row, name in zip(submission.rows, submission.names, strict=True):
+                if name is None or row[0] not in self._protocols:
+                    return None
+                lsn += 1
+                names.add(name)
+                group.rows.append((lsn, *row, name))
+        distinct = len(names) == len(group.rows)
+        if not distinct or not 0 < len(names) <= limits.JOURNAL_INSERT_ROWS or self._identities.due():
+            return None
+        if self._identities.remembers(names, now):
+            return None
+        try:
+            insert(self._connection, "INSERT INTO records", _UNLESS_TAKEN, group.rows, (now,))
+        except apsw.ConstraintError:  # an older record bears one of the names
+            return None
+        for submission in submissions:
+            for arrival, name in zip(submission.arrivals, submission.names, strict=True):
+                assert name is not None
+                group.newest += 1
+                group.names.append((name, group.newest, arrival.expires_at))
+                submission.kept.append((arrival, group.newest))
+        return group
+
+    def _commit(self, submissions: list[Submission], now: int) -> Group:
+        """Commit any group. Until that is done, nothing changes but `submissions`."""
+        connection, group = self._connection, Group(self.newest, self._quiet)
         connection.execute("BEGIN IMMEDIATE")
         names = [name for submission in submissions for name in submission.names if name is not None]
         live = self._identities.live(connection, names, now)
-        room = self._watermark.look() is Intake.ALL
         for submission in submissions:
             if submission.state:
                 try:
@@ -127,46 +191,57 @@ class Writer:
                     submission.error = error
                     continue
                 state.apply(connection, submission.state)
-            self._number(submission, group, live, now, room=room)
-        connection.executemany(INSERT, group.rows)
+            self._number(submission, group, live, now)
+        insert(connection, "INSERT INTO records", STORED, group.rows)
         self._refusals.write(connection)
-        group.merge = self._identities.merge(connection, len(group.rows))
+        if self._identities.due():
+            group.slice = self._identities.merge(connection)
         group.protocols = {row[1] for row in group.rows} - self._protocols
-        connection.executemany("INSERT OR IGNORE INTO protocols VALUES (?)", [(name,) for name in group.protocols])
-        connection.execute("UPDATE head SET newest = ?, commits = ?", (group.newest, group.commits))
+        for name in group.protocols:
+            connection.execute("INSERT OR IGNORE INTO protocols VALUES (?)", (name,))
+        if not group.rows:
+            group.quiet += 1
+            connection.execute("UPDATE head SET quiet = ?", (group.quiet,))
         crash_point("journal.before-commit")
         connection.execute("COMMIT")
         return group
 
-    def _number(self, submission: Submission, group: Group, live: set[bytes], now: int, *, room: bool) -> None:
+    def _number(self, submission: Submission, group: Group, live: set[bytes], now: int) -> None:
         """Give each arrival its lsn; a repeat of a live id becomes an ignored one, and refused ones have their cap."""
-        kept = submission.kept
+        room = self._watermark.look() is Intake.ALL
         for arrival, row, name in zip(submission.arrivals, submission.rows, submission.names, strict=True):
-            if name is not None:
-                if name not in live:
-                    lsn = group.number(row)
-                    group.names.append((name, lsn, arrival.expires_at))
-                    if arrival.expires_at is None or arrival.expires_at > now:
-                        live.add(name)
-                    kept.append((arrival, lsn))
-                    continue
-                arrival = arrival.judged(DUPLICATE)
-                row = row_of(arrival)
-            kept.append((arrival, group.number(row) if self._refusals.admit(arrival, now, room=room) else None))
+            final, stored = arrival, row
+            if name is not None and name in live:
+                final = arrival.judged(DUPLICATE)
+                stored = row_of(final)
+            if not final.accepted and not self._refusals.admit(final, now, room=room):
+                submission.kept.append((final, None))
+                continue
+            group.newest += 1
+            group.rows.append((group.newest, *stored))
+            submission.kept.append((final, group.newest))
+            if name is not None and final.accepted:
+                group.names.append((name, group.newest, final.expires_at))
+                if final.expires_at is None or final.expires_at > now:
+                    live.add(name)
 
     def _accept(self, group: Group) -> None:
         """The group is on disk: let the rest of the program see it."""
         self._protocols |= group.protocols
         self._identities.add(group.names)
-        if group.merge is not None:
-            self._identities.settle(group.merge)
-        self.commits = group.commits
-        self.newest = group.newest
-        self._mark.write(self._epoch, group.newest, group.commits)
+        if group.slice is not None:
+            self._identities.settle(group.slice)
+        self.commits += 1
+        self.newest, self._quiet = group.newest, group.quiet
+        self._mark.write(self._epoch, group.newest, group.quiet)
 
     def _undo(self, error: BaseException) -> None:
         self.failed_commits += 1
         if isinstance(error, CorruptionError):
             self.failure = error
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._refusals.reload(self._connection)
+        except apsw.Error:  # the disk is failing: the next commit will say so
+            pass
