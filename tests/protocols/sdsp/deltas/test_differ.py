@@ -58,7 +58,7 @@ def test_an_insertion_into_a_long_array_is_one_operation(place: int) -> None:
 
 
 def test_scattered_edits_of_a_long_array_stay_apart() -> None:
-    old = [{"id": n, "v": 0} for n in range(200)]
+    old: list[Any] = [{"id": n, "v": 0} for n in range(200)]
     new = copy.deepcopy(old)
     new[10]["v"] = 1
     del new[50:53]
