@@ -8,7 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("syncline", deadline=None)  # a busy machine is not a failure
+hypothesis.settings.load_profile("syncline")
 
 VECTORS = Path(__file__).parent / "vectors"
 

@@ -54,7 +54,7 @@ def published_run(data: st.DataObject, *, least: int = 0) -> Published:
     return published
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_subscriber_never_holds_a_wrong_object(data: st.DataObject) -> None:
     published = published_run(data)
@@ -99,7 +99,7 @@ def test_a_subscriber_never_holds_a_wrong_object(data: st.DataObject) -> None:
         assert follower.session.state is not None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_with_history_and_without_corruption_a_subscriber_always_catches_up(data: st.DataObject) -> None:
     published = published_run(data, least=1)
@@ -115,7 +115,7 @@ def test_with_history_and_without_corruption_a_subscriber_always_catches_up(data
     assert follower.session.state.to_bytes() == published.states[len(published.frames) - 1].to_bytes()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_the_next_full_frame_mends_everything(data: st.DataObject) -> None:
     published = published_run(data)

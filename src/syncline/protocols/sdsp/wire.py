@@ -301,6 +301,8 @@ def _frame_in(raw: bytes) -> Frame:
 
 def _with_bytes(frame: Frame) -> Frame:
     """The payload as the bytes that its base64 text stands for."""
+    if frame.data is UNSET and frame.delta is UNSET:
+        raise _forbidden("X-encoding without data or delta", "$.X-encoding")
     name = "delta" if frame.data is UNSET else "data"
     text = getattr(frame, name)
     try:
