@@ -1,4 +1,4 @@
-"""Real servers for the transports: NATS from its wheel."""
+"""Real servers for the transports: NATS from its wheel, and nodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from syncline.protocols.sdsp.service import PLUGIN
+from tests.nodes import NodeThread
 
 NATS_SERVER = Path(sys.executable).parent / "nats-server"
 
@@ -54,3 +57,10 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def sdsp_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeThread]:
+    node = NodeThread(tmp_path_factory.mktemp("node"), {"sdsp": PLUGIN}).start()
+    yield node
+    node.stop()

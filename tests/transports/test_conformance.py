@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from itertools import count
+from typing import Any
 
 import anyio
 import pytest
 
 from syncline.core.errors import ConflictError
 from syncline.protocols.sdsp.plugins import Delivery, Start, Transport
+from syncline.transports.http import open_http
 from syncline.transports.memory import MemoryHub
 from syncline.transports.nats import open_nats
-from tests.transports.conftest import NatsServer
 from tests.transports.frames import delta, full, serials
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"], scope="module")]
 _UIDS = count()
 
 
-@pytest.fixture(params=["memory", "nats"])
-async def transport(request: pytest.FixtureRequest, nats_server: NatsServer) -> AsyncIterator[Transport]:
+@pytest.fixture(params=["memory", "nats", "sse", "websocket", "poll"])
+async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
+    opening: Any
     if request.param == "memory":
-        yield MemoryHub()
+        opening = nullcontext(MemoryHub())
+    elif request.param == "nats":
+        opening = open_nats(request.getfixturevalue("nats_server").url)
     else:
-        async with open_nats(nats_server.url) as opened:
-            yield opened
+        opening = open_http(request.getfixturevalue("sdsp_node").url, follow=request.param)
+    async with opening as opened:
+        yield opened
+
+
+@pytest.fixture
+def sees_topics(request: pytest.FixtureRequest) -> bool:
+    """A node knows an object by its uid alone."""
+    return request.node.callspec.params["transport"] in ("memory", "nats")
 
 
 @pytest.fixture
@@ -96,8 +107,8 @@ async def test_a_publish_on_a_serial_that_is_not_the_newest_is_a_conflict(
 ) -> None:
     await put(transport, full(uid, 0), f"{uid}/0", -1)
     await put(transport, delta(uid, 1, 1), f"{uid}/1", 0)
-    with pytest.raises(ConflictError, match=f"the newest frame is 1, not {expect}"):
-        await put(transport, full(uid, expect + 1), f"{uid}/other", expect)
+    with pytest.raises(ConflictError):
+        await put(transport, full(uid, expect + 1, {"by": "another"}), f"{uid}/other", expect)
     assert serials(await transport.replay("sats/low.orbit", uid=uid, first=0, last=9)) == [0, 1]
 
 
@@ -121,10 +132,11 @@ async def test_of_two_publishers_at_once_one_wins_and_the_other_hears_of_the_con
     assert serials(await transport.replay("sats/low.orbit", uid=uid, first=0, last=9)) == [0, 1]
 
 
-async def test_objects_and_topics_are_kept_apart(transport: Transport, uid: str) -> None:
+async def test_objects_and_topics_are_kept_apart(transport: Transport, uid: str, sees_topics: bool) -> None:
     await put(transport, full(uid, 0), f"{uid}/0", -1)
     await put(transport, full(f"{uid}.b", 0), f"{uid}.b/0", -1)
-    await transport.publish("other", full(uid, 7), dedupe_id=f"{uid}/7", expect_serial=-1)
+    if sees_topics:
+        await transport.publish("other", full(uid, 7), dedupe_id=f"{uid}/7", expect_serial=-1)
     assert serials(await transport.replay("sats/low.orbit", uid=uid, first=0, last=9)) == [0]
 
 

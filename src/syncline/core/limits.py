@@ -138,6 +138,13 @@ SDSP_INBOX: Final = 64  # frames and answers waiting for a follower's loop
 SDSP_POLL_SECONDS: Final = 25  # a long poll is answered after this, news or not
 SDSP_KEEP_ALIVE_SECONDS: Final = 15  # a server-sent event stream is never silent for longer
 SDSP_SILENCE_SECONDS: Final = 45  # a follower takes a connection that was silent for this long for broken
+SDSP_OBJECTS: Final = 1_000  # objects whose newest state a node keeps in memory
+SDSP_LIVE_BYTES: Final = 256 * MIB  # of these states together
+SDSP_RECENT: Final = 64  # newest frames of an object that a node keeps in memory for its followers
+SDSP_FOLLOWERS: Final = 1_000  # followers of objects on one node
+SDSP_PAGE_FRAMES: Final = 1_000  # frames in one answer
+SDSP_PAGE_BYTES: Final = 8 * MIB
+SDSP_INLINE_BYTES: Final = MIB  # objects kept elsewhere that history answers carry themselves
 SDSP_OBJECT_TTL: Final = 7 * DAY  # how long a stored object can be loaded
 SDSP_HISTORY_TTL: Final = DAY
 

@@ -19,6 +19,7 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from syncline.core.errors import (
+    ClosedError,
     DecodeError,
     RefusedError,
     SynclineError,
@@ -27,7 +28,7 @@ from syncline.core.errors import (
     UsageError,
     restored,
 )
-from syncline.core.limits import API_BODY_BYTES, KIB, SDSP_FRAME_MAX, SDSP_POLL_SECONDS, SDSP_SILENCE_SECONDS
+from syncline.core.limits import KIB, RAW_INLINE_MAX, SDSP_FRAME_MAX, SDSP_POLL_SECONDS, SDSP_SILENCE_SECONDS
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Reason
 from syncline.formats import sse
@@ -44,7 +45,7 @@ class HttpTransport:
     """Implements `Transport` as a client of one node."""
 
     capabilities: Final = Capabilities(
-        max_payload=API_BODY_BYTES - 64 * KIB,
+        max_payload=RAW_INLINE_MAX,
         ordered=True,
         history=True,
         optimistic=True,
@@ -76,8 +77,8 @@ class HttpTransport:
         }[follow]
 
     async def publish(self, topic: str, payload: bytes, *, dedupe_id: str, expect_serial: int | None) -> None:
-        request = {"topic": topic, "frame": msgspec.Raw(payload), "expect_serial": expect_serial}
-        body = msgspec.json.encode(request)
+        # as text, so that the node keeps exactly these bytes
+        body = msgspec.json.encode({"topic": topic, "frame": payload.decode(), "expect_serial": expect_serial})
         spans = self._backoff.spans(self._random)
         for left in reversed(range(TRIES)):  # the Idempotency-Key makes a repeat harmless
             try:
@@ -89,7 +90,14 @@ class HttpTransport:
             await anyio.sleep(next(spans))
 
     async def replay(self, topic: str, *, uid: str, first: int, last: int) -> Sequence[bytes]:
-        return await self._frames(uid, first=first, last=last)
+        found: list[bytes] = []
+        while first <= last:  # long answers come in pages
+            page = await self._frames(uid, first=first, last=last)
+            if not page:
+                break
+            found += page
+            first = header_of(page[-1]).serial + 1
+        return found
 
     async def newest(self, topic: str, *, uid: str) -> bytes | None:
         found = await self._frames(uid, newest=1)
@@ -104,6 +112,7 @@ class HttpTransport:
             try:
                 yield deliveries
             finally:
+                inlet.close()
                 await deliveries.aclose()
 
     async def _run(self, start: Start, outlet: MemoryObjectSendStream[Delivery | SynclineError]) -> None:
@@ -117,7 +126,7 @@ class HttpTransport:
                     await self._follow(start.uid, position)
                 except SynclineError as error:
                     if not error.retry or not position.connected:
-                        await outlet.send(error)
+                        await position.hand_over(error)
                         return
                 if position.progress:
                     spans = self._backoff.spans(self._random)
@@ -151,9 +160,12 @@ class HttpTransport:
         url = f"ws{self._url.removeprefix('http')}/sdsp/{quote(uid)}/ws{after}"
         async with websocket.connect(url, headers=self._headers, tls=self._tls) as socket:
             position.connected = True
-            while True:
-                message = await socket.receive()
-                await position.deliver(message.encode() if isinstance(message, str) else message)
+            try:
+                while True:
+                    message = await socket.receive()
+                    await position.deliver(message.encode() if isinstance(message, str) else message)
+            except ClosedError:
+                pass  # the node may be back in a moment
 
     async def _follow_polling(self, uid: str, position: _Position) -> None:
         while True:
@@ -198,8 +210,20 @@ class _Position:
     async def deliver(self, payload: bytes) -> None:
         serial = header_of(payload).serial
         if self.after is None or serial > self.after:
-            await self._outlet.send(Delivery(payload))
+            await self.hand_over(Delivery(payload))
             self.after, self.progress = serial, True
+
+    async def hand_over(self, something: Delivery | SynclineError) -> None:
+        """Wait until it is taken, or the follower has left.
+
+        Shielded, so that cancellation strikes while reading from the network: struck here, httpx's nested generators
+        would be left half-run.
+        """
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._outlet.send(something)
+            except anyio.BrokenResourceError:
+                pass
 
 
 async def _deliveries(inlet: MemoryObjectReceiveStream[Delivery | SynclineError]) -> AsyncGenerator[Delivery, None]:

@@ -1,0 +1,335 @@
+"""The objects of a node: what is kept of each in the journal, the newest states in memory, and who waits for more.
+
+The journal is the truth; everything here can be rebuilt from it. Memory is bounded: the least recently used object is
+forgotten first. Publishing is in `service`, HTTP in `web`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from syncline.core.errors import NotFoundError, OverloadedError, UnavailableError
+from syncline.core.limits import (
+    SDSP_FOLLOWERS,
+    SDSP_HEAVY_BYTES,
+    SDSP_LIVE_BYTES,
+    SDSP_PAGE_BYTES,
+    SDSP_PAGE_FRAMES,
+    SDSP_RECENT,
+)
+from syncline.core.ports import Ground, RecordQuery, StateChange
+from syncline.core.record import Record
+from syncline.core.verdict import Outcome
+from syncline.networks.fetch import Fetcher
+from syncline.protocols.sdsp.deltas import Deltas
+from syncline.protocols.sdsp.plugins import ObjectStorage
+from syncline.protocols.sdsp.rebuild import Problem, State, content_of, fold, object_at
+from syncline.protocols.sdsp.rules import KIND, PROTOCOL, Known, frame_id
+from syncline.protocols.sdsp.session import Head
+from syncline.protocols.sdsp.wire import Frame, Kind, decode, resolve
+
+SPACE: Final = "sdsp.object"  # key: uid; value: Tip
+
+
+class Tip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a node remembers of an object whatever happens: enough to judge the next frame and to find the newest ones."""
+
+    serial: int  # the newest
+    base: int  # the full frame it builds on
+    topic: str
+    owner: str = ""  # the publisher the object is pinned to; empty: to nobody
+    frozen_at: int | None = None
+    floor: int = 0  # the full frame's record comes after this lsn, so that it is found without reading all before
+    head: Head | None = None  # of the publisher session, if this node makes the frames
+
+    def after(self, frame: Frame, floor: int) -> Tip:
+        """The tip once `frame` is kept too, behind record `floor`; frames may come out of order."""
+        frozen_at = frame.serial if frame.frozen else self.frozen_at
+        if frame.serial <= self.serial:
+            return msgspec.structs.replace(self, frozen_at=frozen_at, floor=min(self.floor, floor))
+        floor = floor if frame.kind is Kind.FULL else self.floor
+        return msgspec.structs.replace(
+            self, serial=frame.serial, base=frame.base, frozen_at=frozen_at, floor=floor, head=None
+        )
+
+
+class Live:
+    """An object in memory: its state as far as it can be known, and the newest frames as they are sent out."""
+
+    def __init__(self, state: State | Problem) -> None:
+        self.state = state
+        self.recent: deque[tuple[int, bytes]] = deque(maxlen=SDSP_RECENT)
+
+    @property
+    def weight(self) -> int:
+        size = 0 if isinstance(self.state, Problem) else self.state.size
+        return size + sum(len(payload) for _, payload in self.recent)
+
+
+class Tips:
+    """What is kept of objects, as the journal knows it: enough to judge frames by."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._state = ground.state
+        self._records = ground.records
+
+    def get(self, uid: str) -> tuple[Tip | None, bytes | None]:
+        """The tip of an object, and its stored form to compare with when it is changed."""
+        stored = self._state.get_state(SPACE, uid.encode())
+        return (None, None) if stored is None else (msgspec.json.decode(stored, type=Tip), stored)
+
+    def known(self, frame: Frame, publisher: str) -> Known:
+        """What the rules want to know when a frame comes."""
+        tip, _ = self.get(frame.uid)
+        if tip is None:
+            return Known(publisher=publisher)
+        same = self.same(frame) if frame.serial <= tip.serial else None
+        return Known(
+            publisher=publisher,
+            owner=tip.owner,
+            newest=tip.serial,
+            frozen_at=tip.frozen_at,
+            same_id=None if same is None else content_of(same),
+        )
+
+    def same(self, frame: Frame) -> Frame | None:
+        """The accepted frame of the same uid and serial, if there is one."""
+        query = RecordQuery(id=frame_id(frame.uid, frame.serial), protocol=PROTOCOL, verdict=Outcome.ACCEPT, limit=1)
+        found = self._records.read(query)
+        return decode(found[0].raw) if found and found[0].raw is not None else None
+
+
+class Shelf:
+    """Every object this node has frames of."""
+
+    def __init__(
+        self, ground: Ground, *, deltas: Deltas, fetcher: Fetcher, storage: ObjectStorage | None, objects: int
+    ) -> None:
+        self._ground = ground
+        self._deltas = deltas
+        self._fetcher = fetcher
+        self.storage = storage
+        self.tips = Tips(ground)
+        self._objects = objects
+        self._live: OrderedDict[str, Live] = OrderedDict()
+        self._weight = 0
+        self._locks: dict[str, tuple[anyio.Lock, list[None]]] = {}
+        self._watching: dict[str, set[anyio.Event]] = {}
+        self.followers = 0
+
+    # What is kept -------------------------------------------------------------------------------------------------
+
+    def tip(self, uid: str) -> Tip:
+        tip, _ = self.tips.get(uid)
+        if tip is None:
+            raise NotFoundError("this node has no object of that name", about=uid)
+        return tip
+
+    async def page(self, uid: str, first: int, last: int | None = None) -> list[tuple[int, bytes]]:
+        """Serials and payloads from `first` on, ascending, as many as one answer may hold; at least one if any is kept."""
+        tip, _ = self.tips.get(uid)
+        query = RecordQuery(
+            after=tip.floor if tip is not None and first >= tip.base else 0,
+            protocol=PROTOCOL,
+            kind=KIND,
+            key=uid,
+            verdict=Outcome.ACCEPT,
+            seq_from=first,
+            seq_to=last,
+            limit=SDSP_PAGE_FRAMES,
+        )
+        found = await anyio.to_thread.run_sync(self._ground.records.read, query)
+        if not _begins_with(found, first) and self._ground.archive is not None:
+            found = [record async for record in self._ground.archive.read(query)] + found
+        by_serial = {record.seq: record.raw for record in found if record.raw is not None and record.seq is not None}
+        page: list[tuple[int, bytes]] = []
+        size = 0
+        for serial in sorted(by_serial):
+            size += len(by_serial[serial])
+            if page and size > SDSP_PAGE_BYTES:
+                break
+            page.append((serial, by_serial[serial]))
+        return page
+
+    async def after(self, uid: str, serial: int) -> list[tuple[int, bytes]]:
+        """What came after a serial; from memory, if that reaches back far enough."""
+        live = self._live.get(uid)
+        if live is not None and live.recent and live.recent[0][0] <= serial + 1:
+            return [(each, payload) for each, payload in live.recent if each > serial]
+        return await self.page(uid, serial + 1)
+
+    async def chain(self, uid: str, serial: int | None = None) -> list[Frame]:
+        """The frames that make up the object at `serial` (its newest, if None), with their objects loaded."""
+        if serial is None:
+            tip = self.tip(uid)
+            first, last = tip.base, tip.serial
+        else:
+            page = await self.page(uid, serial, serial)
+            if not page:
+                raise NotFoundError(f"this node has no frame {serial} of the object", about=uid)
+            first, last = decode(page[0][1]).base, serial
+        frames: list[Frame] = []
+        while first <= last:
+            page = await self.page(uid, first, last)
+            if not page:
+                break
+            frames += [await self.resolved(decode(payload)) for _, payload in page]
+            first = page[-1][0] + 1
+        return frames
+
+    async def resolved(self, frame: Frame) -> Frame:
+        """A full frame with its object, wherever that is. Raises what loading raises."""
+        if not frame.unresolved:
+            return frame
+        if self.storage is not None and self.storage.owns(frame.data_uri):
+            return resolve(frame, await self.storage.load(frame.data_uri))
+        return resolve(frame, (await self._fetcher.fetch(frame.data_uri)).content)
+
+    # What is in memory --------------------------------------------------------------------------------------------
+
+    async def state(self, uid: str) -> State:
+        """The newest object. Raises NotFoundError, or UnavailableError if its frames do not make up an object."""
+        live = self._live.get(uid)
+        if live is None:
+            live = Live(await self._rebuilt(uid))
+            self._keep(uid, live)
+        self._live.move_to_end(uid)
+        if isinstance(live.state, Problem):
+            problem = live.state
+            raise UnavailableError(
+                f"the object cannot be rebuilt: {problem.cause} at serial {problem.serial}", about=uid
+            )
+        return live.state
+
+    async def state_at(self, uid: str, serial: int) -> State:
+        """The object as it was after a serial."""
+        frames = await self.chain(uid, serial)
+        found = await anyio.to_thread.run_sync(object_at, serial, frames, self._deltas)
+        if isinstance(found, Problem):
+            raise UnavailableError(f"the object cannot be rebuilt: {found.cause} at serial {found.serial}", about=uid)
+        return found
+
+    async def _rebuilt(self, uid: str) -> State | Problem:
+        frames = await self.chain(uid)
+        return await anyio.to_thread.run_sync(object_at, self.tip(uid).serial, frames, self._deltas)
+
+    async def add(self, frame: Frame, payload: bytes, state: State | None = None) -> None:
+        """A frame has been committed: remember it, and wake who waits. `state` is the object after it, if known."""
+        live = self._live.get(frame.uid)
+        if live is not None:
+            self._weight -= live.weight
+            folded = state or await self._folded(live, frame)
+            if folded is None or (live.recent and frame.serial != live.recent[-1][0] + 1):
+                del self._live[frame.uid]
+            else:
+                live.state = folded
+                live.recent.append((frame.serial, payload))
+                self._weight += live.weight
+        elif state is not None:
+            live = Live(state)
+            live.recent.append((frame.serial, payload))
+            self._keep(frame.uid, live)
+        self._make_room()
+        for waiting in self._watching.get(frame.uid, ()):
+            waiting.set()
+
+    async def _folded(self, live: Live, frame: Frame) -> State | None:
+        """The state after one more frame, or None if it has to be rebuilt when somebody asks."""
+        if isinstance(live.state, Problem):
+            return None
+        heavy = live.state.size >= SDSP_HEAVY_BYTES
+        found = (
+            await anyio.to_thread.run_sync(fold, live.state, frame, self._deltas)
+            if heavy
+            else fold(live.state, frame, self._deltas)
+        )
+        return found if isinstance(found, State) else None
+
+    def forget(self, uid: str) -> None:
+        """Rebuild the object from the journal when it is asked for next."""
+        live = self._live.pop(uid, None)
+        if live is not None:
+            self._weight -= live.weight
+
+    def _keep(self, uid: str, live: Live) -> None:
+        self._live[uid] = live
+        self._weight += live.weight
+        self._make_room()
+
+    def _make_room(self) -> None:
+        while len(self._live) > 1 and (len(self._live) > self._objects or self._weight > SDSP_LIVE_BYTES):
+            _, oldest = self._live.popitem(last=False)
+            self._weight -= oldest.weight
+
+    @property
+    def live(self) -> int:
+        return len(self._live)
+
+    # Who waits ----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def alone(self, uid: str) -> AsyncIterator[None]:
+        """One change of an object at a time."""
+        lock, users = self._locks.setdefault(uid, (anyio.Lock(), []))
+        users.append(None)
+        try:
+            async with lock:
+                yield
+        finally:
+            users.pop()
+            if not users:
+                self._locks.pop(uid, None)
+
+    def check_room(self) -> None:
+        """Raises OverloadedError if nobody more can be watching."""
+        if self.followers >= SDSP_FOLLOWERS:
+            raise OverloadedError(f"{SDSP_FOLLOWERS} followers are here already")
+
+    @contextmanager
+    def watching(self, uid: str) -> Iterator[Watch]:
+        """News of an object for the length of the block."""
+        self.check_room()
+        self.followers += 1
+        watch = Watch(self._watching.setdefault(uid, set()))
+        try:
+            yield watch
+        finally:
+            self.followers -= 1
+            watch.close()
+            if not self._watching.get(uid):
+                self._watching.pop(uid, None)
+
+
+class Watch:
+    """Tells when something was added since the last look."""
+
+    def __init__(self, events: set[anyio.Event]) -> None:
+        self._events = events
+        self._event = anyio.Event()
+        events.add(self._event)
+
+    def look(self) -> anyio.Event:
+        """Call before reading: the event is set by whatever is added from now on."""
+        self._events.discard(self._event)
+        self._event = anyio.Event()
+        self._events.add(self._event)
+        return self._event
+
+    def close(self) -> None:
+        self._events.discard(self._event)
+
+
+def change(uid: str, tip: Tip, expect: bytes | None) -> StateChange:
+    """The new tip of an object, if nobody has changed it meanwhile."""
+    return StateChange(space=SPACE, key=uid.encode(), value=msgspec.json.encode(tip), expect=expect)
+
+
+def _begins_with(records: Sequence[Record], serial: int) -> bool:
+    return any(record.seq == serial for record in records)

@@ -1,0 +1,381 @@
+"""SDSP inside a node: publish requests, what the journal keeps of them, and the routes below /sdsp."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from syncline.core.ports import RecordQuery
+from syncline.protocols.sdsp import shelf
+from syncline.protocols.sdsp.publisher import Publisher
+from syncline.protocols.sdsp.service import PLUGIN
+from syncline.protocols.sdsp.session import Policy, Ready, Update
+from syncline.protocols.sdsp.subscriber import follow
+from syncline.transports.http import open_http
+from tests.nodes import NodeThread
+
+PUBLISH = "/api/v1/publish/sdsp"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[NodeThread]:
+    node = NodeThread(tmp_path, {"sdsp": PLUGIN}).start()
+    yield node
+    node.stop()
+
+
+@pytest.fixture
+def client(served: NodeThread) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=served.url, timeout=10) as client:
+        yield client
+
+
+def publish(client: httpx.Client, **fields: Any) -> dict[str, Any]:
+    answer = client.post(PUBLISH, json=fields)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def refused(client: httpx.Client, **fields: Any) -> tuple[int, str, str]:
+    answer = client.post(PUBLISH, json=fields)
+    error = answer.json()["error"]
+    return answer.status_code, error["type"], error.get("reason", "")
+
+
+def frames(client: httpx.Client, uid: str, **parameters: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get(f"/sdsp/{uid}/frames", params=parameters).json()
+    return found
+
+
+def rows(served: NodeThread) -> list[tuple[str, str, str | None, int | None]]:
+    found = served.node.journal.read(RecordQuery(protocol="sdsp"))
+    return [(record.verdict.value, record.key, record.reason, record.seq) for record in found]
+
+
+def test_put_creates_an_object_and_then_updates_it(client: httpx.Client, served: NodeThread) -> None:
+    first = publish(client, data={"alt": 550.5, "pad": "x" * 100}, topic="sats")
+    uid = first["uid"]
+    assert (first["serial"], first["ver"], first["kind"], first["published"]) == (0, 0, "full", True)
+    again = publish(client, uid=uid, data={"alt": 549.7, "pad": "x" * 100})
+    assert (again["serial"], again["ver"], again["kind"], again["topic"]) == (1, 1, "delta", "sats")
+    same = publish(client, uid=uid, data={"alt": 549.7, "pad": "x" * 100})
+    assert same == {"uid": uid, "serial": 1, "topic": "sats", "published": False}
+    state = client.get(f"/sdsp/{uid}")
+    assert state.json() == {
+        "uid": uid,
+        "serial": 1,
+        "ver": 1,
+        "topic": "sats",
+        "kind": "json",
+        "status": "synced",
+        "data": {"alt": 549.7, "pad": "x" * 100},
+    }
+    assert state.headers["etag"] == '"1"'
+    assert rows(served) == [("accept", uid, None, 0), ("accept", uid, None, 1)]
+
+
+def test_every_way_to_publish(client: httpx.Client) -> None:
+    publish(client, do="create", uid="a", data={"n": 0, "pad": "x" * 100})
+    publish(client, do="update", uid="a", data={"n": 1, "pad": "x" * 100})
+    publish(client, do="delta", uid="a", delta=[{"op": "replace", "path": "/n", "value": 2}], alg="jp")
+    publish(client, do="replace", uid="a", data={"n": 3}, meta={"why": "test"})
+    publish(client, do="freeze", uid="a")
+    kept = frames(client, "a", first=0)
+    assert [(frame["serial"], frame.get("ver", 0)) for frame in kept] == [(0, 0), (1, 1), (2, 2), (3, 0), (4, 1)]
+    assert (kept[3]["meta"], kept[4]["frozen"]) == ({"why": "test"}, True)
+    assert [client.get("/sdsp/a", params={"at": n}).json()["data"]["n"] for n in range(5)] == [0, 1, 2, 3, 3]
+    assert client.get("/sdsp/a").json()["status"] == "frozen"
+
+
+def test_text_and_binary_objects(client: httpx.Client) -> None:
+    publish(client, uid="t", data="hello")
+    publish(client, uid="b", data=base64.b64encode(b"\0\xff" * 100).decode(), kind="binary")
+    publish(client, uid="b", data=base64.b64encode(b"\0\xff" * 100 + b"!").decode(), kind="binary")
+    assert client.get("/sdsp/t").json()["kind"] == "text"
+    binary = client.get("/sdsp/b").json()
+    assert (binary["kind"], binary["encoding"], binary["serial"]) == ("binary", "base64", 1)
+    assert base64.b64decode(binary["data"]) == b"\0\xff" * 100 + b"!"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"do": "update", "uid": "nobody", "data": 1}, (404, "NotFoundError", "")),
+        ({"do": "create", "uid": "a", "data": 1}, (409, "ConflictError", "")),
+        ({"do": "create", "uid": "new"}, (400, "UsageError", "")),
+        ({"do": "delta", "uid": "a", "delta": [{"op": "remove", "path": "/no"}], "alg": "jp"}, (400, "UsageError", "")),
+        ({"do": "delta", "uid": "a", "delta": 1}, (400, "UsageError", "")),
+        ({"do": "explode", "uid": "a"}, (400, "UsageError", "")),
+        ({"uid": "a", "data": 1, "colour": "red"}, (400, "UsageError", "")),
+        ({"uid": "a", "data": {"n": 2}, "expect_serial": 7}, (409, "ConflictError", "")),
+        ({"uid": "a", "data": "%%%", "kind": "binary"}, (400, "UsageError", "")),
+        ({"uid": "big", "data": "x" * 1_100_000}, (400, "UsageError", "")),
+    ],
+)
+def test_what_cannot_be_published_is_said(
+    client: httpx.Client, fields: dict[str, Any], expected: tuple[int, str, str]
+) -> None:
+    publish(client, uid="a", data={"n": 1})
+    assert refused(client, **fields) == expected
+    assert len(frames(client, "a", first=0)) == 1
+
+
+def test_a_frozen_object_takes_no_more_from_anybody(client: httpx.Client, served: NodeThread) -> None:
+    publish(client, uid="a", data=1)
+    publish(client, uid="a", do="freeze")
+    assert refused(client, uid="a", data=2) == (409, "FrozenError", "")
+    publish(client, frame={"uid": "b", "serial": 0, "data": 1})
+    publish(client, frame={"uid": "b", "serial": 1, "ver": 1, "frozen": True})
+    assert refused(client, frame={"uid": "b", "serial": 2, "data": 2}) == (409, "FrozenError", "")
+    assert rows(served)[-1] == ("reject", "b", "frozen", 2)
+
+
+def test_ready_frames_are_kept_to_the_byte(client: httpx.Client, served: NodeThread) -> None:
+    text = '{"uid":"r", "serial":0,\t"data":{"n":1.50e1},"X-more":[1,2]}'
+    assert publish(client, frame=text, topic="t")["serial"] == 0
+    [record] = served.node.journal.read(RecordQuery(protocol="sdsp"))
+    assert record.raw == text.encode()
+    assert client.get("/sdsp/r").json()["data"] == {"n": 15.0}
+    decoded = client.get(f"/api/v1/records/{record.epoch}/{record.lsn}").json()
+    assert decoded["decoded"]["X-more"] == [1, 2]
+
+
+def test_a_repeated_frame_is_kept_once_and_another_with_its_serial_is_a_conflict(
+    client: httpx.Client, served: NodeThread
+) -> None:
+    frame = {"uid": "r", "serial": 0, "data": {"n": 1}}
+    assert publish(client, frame=frame, expect_serial=-1)["published"] is True
+    assert publish(client, frame=frame, expect_serial=-1)["published"] is False
+    assert publish(client, frame={**frame, "meta": "other"})["published"] is False
+    assert refused(client, frame={**frame, "data": 2}, expect_serial=-1) == (409, "ConflictError", "")
+    assert rows(served) == [("accept", "r", None, 0), ("reject", "r", "fork", 0)]
+
+
+def test_a_takeover_by_a_huge_serial_is_refused(client: httpx.Client, served: NodeThread) -> None:
+    publish(client, frame={"uid": "r", "serial": 0, "data": 1})
+    assert refused(client, frame={"uid": "r", "serial": 2**62, "data": 2}) == (403, "RefusedError", "serial_jump")
+    assert publish(client, frame={"uid": "r", "serial": 1, "data": 2})["serial"] == 1
+    assert rows(served)[1] == ("reject", "r", "serial_jump", 2**62)
+
+
+def test_an_object_of_the_node_itself_cannot_be_taken_over_by_ready_frames(
+    client: httpx.Client, served: NodeThread
+) -> None:
+    publish(client, uid="mine", data=1)
+    assert refused(client, frame={"uid": "mine", "serial": 1, "data": 2}) == (409, "ConflictError", "")
+    assert rows(served)[-1] == ("reject", "mine", "publisher_mismatch", 1)
+    assert publish(client, uid="mine", data=2)["serial"] == 1
+
+
+@pytest.mark.parametrize(
+    "frame",
+    ['{"uid":"x"}', "not json", '{"uid":"x","serial":0,"data":1,"delta":[]}', '{"uid":"x","serial":-1,"data":1}'],
+)
+def test_a_frame_that_is_none_is_kept_as_rejected(client: httpx.Client, served: NodeThread, frame: str) -> None:
+    status, kind, reason = refused(client, frame=frame)
+    assert (status, kind) == (403, "RefusedError")
+    [record] = served.node.journal.read(RecordQuery(protocol="sdsp"))
+    assert (record.verdict.value, record.reason, record.raw) == ("reject", reason, frame.encode())
+
+
+def test_a_key_publishes_once(client: httpx.Client, served: NodeThread) -> None:
+    for _ in range(3):
+        answer = client.post(PUBLISH, json={"uid": "once", "data": 1}, headers={"Idempotency-Key": "k"})
+        assert answer.json()["serial"] == 0
+    assert len(rows(served)) == 1
+
+
+def test_an_unknown_object_is_not_found(client: httpx.Client) -> None:
+    for path in ("/sdsp/nobody", "/sdsp/nobody?at=3"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NotFoundError")
+    assert frames(client, "nobody") == []
+    publish(client, uid="a", data=1)
+    assert client.get("/sdsp/a?at=1").status_code == 404
+
+
+def test_a_uid_may_hold_slashes_and_spaces(client: httpx.Client) -> None:
+    publish(client, uid="sats/low orbit/1", data=1)
+    assert client.get("/sdsp/sats%2Flow%20orbit%2F1").json()["data"] == 1
+    assert client.get("/sdsp/sats/low%20orbit/1/frames").json()[0]["serial"] == 0
+
+
+def test_a_long_poll_answers_when_there_is_news(client: httpx.Client, served: NodeThread) -> None:
+    publish(client, uid="a", data={"n": 0})
+    assert client.get("/sdsp/a", params={"after": -1}).json()["serial"] == 0
+    assert client.get("/sdsp/a", params={"after": 0, "wait": "0.05"}).status_code == 204
+
+    async def both() -> tuple[int, int]:
+        async with httpx.AsyncClient(base_url=served.url) as other, anyio.create_task_group() as tasks:
+
+            async def later() -> None:
+                await anyio.sleep(0.1)
+                await other.post(PUBLISH, json={"uid": "a", "data": {"n": 1}})
+
+            tasks.start_soon(later)
+            answer = await other.get("/sdsp/a", params={"after": 0, "wait": 5})
+        return answer.status_code, answer.json()["serial"]
+
+    assert anyio.run(both) == (200, 1)
+
+
+@pytest.mark.parametrize(
+    "query", ["after=x", "at=-1", "at=99999999999999999999", "after=0&wait=-1", "wait=nan&after=0"]
+)
+def test_parameters_that_make_no_sense_are_refused(client: httpx.Client, query: str) -> None:
+    publish(client, uid="a", data=1)
+    assert client.get(f"/sdsp/a?{query}").status_code == 400
+
+
+def test_events_go_on_after_the_last_one_seen(client: httpx.Client) -> None:
+    for n in range(5):
+        publish(client, uid="a", data={"n": n}, do="put" if n else "create")
+    with client.stream("GET", "/sdsp/a/events", headers={"Last-Event-ID": "2"}) as response:
+        lines = response.iter_lines()
+        seen = [next(lines) for _ in range(10)]
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert seen[0] == ": keep-alive"
+    assert [line for line in seen if line.startswith(("event", "id"))] == [
+        "event: frame",
+        "id: 3",
+        "event: frame",
+        "id: 4",
+    ]
+    assert json.loads(seen[4].removeprefix("data: "))["serial"] == 3
+
+
+def test_an_object_survives_a_restart_of_its_node(served: NodeThread) -> None:
+    with httpx.Client(base_url=served.url, timeout=10) as client:
+        publish(client, uid="a", data={"n": 0, "pad": "x" * 100})
+        publish(client, uid="a", data={"n": 1, "pad": "x" * 100})
+    served.stop()
+    served.start()
+    with httpx.Client(base_url=served.url, timeout=10) as client:
+        assert client.get("/sdsp/a").json()["data"]["n"] == 1
+        third = publish(client, uid="a", data={"n": 2, "pad": "x" * 100})
+        assert (third["serial"], third["ver"]) == (2, 2)
+
+
+def test_memory_holds_a_bounded_number_of_objects(tmp_path: Path) -> None:
+    node = NodeThread(tmp_path, {"sdsp": PLUGIN}, **{"sdsp.objects": 3}).start()
+    try:
+        with httpx.Client(base_url=node.url, timeout=10) as client:
+            for n in range(10):
+                publish(client, uid=f"o{n}", data={"n": n})
+            assert node.node.service("sdsp").statistics()["objects_live"] == 3
+            assert [client.get(f"/sdsp/o{n}").json()["data"]["n"] for n in range(10)] == list(range(10))
+            assert [publish(client, uid=f"o{n}", data={"n": -n - 1})["serial"] for n in range(10)] == [1] * 10
+            assert node.node.service("sdsp").statistics()["objects_live"] == 3
+    finally:
+        node.stop()
+
+
+def test_followers_are_bounded(served: NodeThread, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelf, "SDSP_FOLLOWERS", 1)
+    with client.stream("GET", "/sdsp/a/events") as response:
+        lines = response.iter_lines()
+        assert next(lines) == ": keep-alive"
+        with httpx.Client(base_url=served.url) as other:
+            answer = other.get("/sdsp/a/events")
+            assert (answer.status_code, answer.json()["error"]["type"]) == (503, "OverloadedError")
+
+
+class TestHistory:
+    """The address of an object's history, added to every frame when others can reach the node."""
+
+    @pytest.fixture
+    def public(self, tmp_path: Path) -> Iterator[NodeThread]:
+        flags = {
+            "node.public_url": "https://node.example/base/",
+            "api.token": "hunter2",
+            "sdsp.storage": (tmp_path / "objects").as_uri(),
+        }
+        node = NodeThread(tmp_path, {"sdsp": PLUGIN}, **flags).start()
+        yield node
+        node.stop()
+
+    @pytest.fixture
+    def trusted(self, public: NodeThread) -> Iterator[httpx.Client]:
+        headers = {"Authorization": "Bearer hunter2"}
+        with httpx.Client(base_url=public.url, headers=headers, timeout=10) as client:
+            yield client
+
+    def path(self, frame: dict[str, Any]) -> str:
+        uri: str = frame["historyUri"]
+        assert uri.startswith("https://node.example/base/sdsp/")
+        return uri.removeprefix("https://node.example/base")
+
+    def test_it_holds_every_frame_back_to_the_full_one_and_the_newest_already(
+        self, public: NodeThread, trusted: httpx.Client
+    ) -> None:
+        publish(trusted, uid="a b", data={"n": -1})
+        publish(trusted, uid="a b", do="replace", data={"n": 0, "pad": "x" * 200})
+        for n in (1, 2):
+            publish(trusted, uid="a b", data={"n": n, "pad": "x" * 200})
+        [newest] = frames(trusted, "a%20b", newest=1)
+        found = httpx.get(public.url + self.path(newest))  # without a token
+        assert found.status_code == 200
+        assert [(frame["serial"], frame.get("ver", 0)) for frame in found.json()] == [(1, 0), (2, 1), (3, 2)]
+
+    def test_its_token_opens_nothing_else(self, public: NodeThread, trusted: httpx.Client) -> None:
+        publish(trusted, uid="a", data=1)
+        publish(trusted, uid="b", data=2)
+        path = self.path(frames(trusted, "a", newest=1)[0])
+        token = path.rsplit("/", 1)[1]
+        assert len(token) == 22
+        assert httpx.get(public.url + path).status_code == 200
+        other = ("A" if token[0] != "A" else "B") + token[1:]
+        wrong = {
+            f"/sdsp/b/history/{token}": 404,
+            f"/sdsp/a/history/{other}": 404,
+            "/sdsp/a/history/x": 404,
+            "/sdsp/a": 401,
+            "/sdsp/a/frames": 401,
+            "/sdsp/a/events": 401,
+            f"/sdsp/a/history/{token}/frames": 401,
+            f"/sdsp/a%2Fhistory%2F{other}": 404,
+        }
+        assert {path: httpx.get(public.url + path).status_code for path in wrong} == wrong
+
+    def test_the_token_outlives_a_restart(self, public: NodeThread, trusted: httpx.Client) -> None:
+        publish(trusted, uid="a", data=1)
+        path = self.path(frames(trusted, "a", newest=1)[0])
+        public.stop()
+        public.start()
+        assert httpx.get(public.url + path).json()[0]["data"] == 1
+
+    def test_a_large_object_is_stored_elsewhere_and_a_smaller_one_comes_with_its_history(
+        self, public: NodeThread, trusted: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(trusted, uid="big", data="x" * 1_100_000)
+        [frame] = frames(trusted, "big", newest=1)
+        assert "data" not in frame
+        assert frame["dataUri"].startswith("file:///")
+        [found] = httpx.get(public.url + self.path(frame)).json()
+        assert "data" not in found  # larger than 1 MiB
+        monkeypatch.setattr("syncline.protocols.sdsp.web.SDSP_INLINE_BYTES", 2_000_000)
+        [found] = httpx.get(public.url + self.path(frame)).json()
+        assert found["data"] == "x" * 1_100_000
+        assert trusted.get("/sdsp/big").json()["data"] == "x" * 1_100_000
+        assert publish(trusted, uid="big", data="x" * 1_100_000 + "y")["kind"] == "delta"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
+@pytest.mark.parametrize("way", ["sse", "websocket", "poll"])
+async def test_an_object_is_published_and_followed_through_a_node(served: NodeThread, way: Any) -> None:
+    async with open_http(served.url, follow=way) as transport:
+        async with Publisher(transport, policy=Policy(delta_ratio=100, cumulative_ratio=1e9)) as publisher:
+            sat = await publisher.create({"alt": 550.5}, topic="sats")
+            async with follow(transport, sat.uid) as object:
+                assert await anext(object) == Ready(0, {"alt": 550.5})
+                await sat.update({"alt": 549.7})
+                assert await anext(object) == Update(1, {"alt": 550.5}, {"alt": 549.7})
