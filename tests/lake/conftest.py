@@ -17,11 +17,13 @@ from syncline.core.record import Arrival
 from syncline.core.verdict import Outcome, Reason
 from syncline.lake.roots import Lake
 from syncline.lake.session import SessionOptions, start_session
+from syncline.lake.warm import warm_up
 from syncline.testing.segments import DAY_ZERO
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
+    warm_up()  # pays off from the third process on, and there are a dozen
     session = start_session(SessionOptions(master="local[2]"))
     yield session
     session.stop()

@@ -128,6 +128,17 @@ def vacuum(
         output.facts({"segments": done["segments"]})
 
 
+@app.command()
+def warm(json: JsonFlag = False) -> None:
+    """Prepare Spark's Java on this machine so that it starts in about half the time. Takes half a minute, once."""
+    need_lake()
+    from syncline.lake.warm import warm_up
+
+    archive = warm_up()
+    facts = {"archive": str(archive), "bytes": archive.stat().st_size}
+    output.json_line(facts) if json else output.facts(facts)
+
+
 def _lake(settings: Settings) -> Lake:
     need_lake()
     from syncline.lake.roots import Lake

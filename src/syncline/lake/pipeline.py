@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT: Final = "lake"
 CRASH_POINTS: Final = ("lake.batch_done",)
-_FILES: Final = "path string, modificationTime timestamp, length long, content binary"
+FILES: Final = "path string, modificationTime timestamp, length long, content binary"
 _FOREIGN: Final = "no segment is named so"
 log = structlog.get_logger("syncline.lake")
 
@@ -150,7 +150,7 @@ class Pipeline:
         self._lake.segments.filesystem()  # makes the folder, which the stream needs
         files = (
             self._spark.readStream.format("binaryFile")
-            .schema(_FILES)
+            .schema(FILES)
             .option("recursiveFileLookup", "true")
             .option("pathGlobFilter", "*.parquet")
             .option("maxFilesPerTrigger", self._batch_segments)

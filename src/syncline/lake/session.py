@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from syncline.core.errors import MissingError, UnreachableError
-from syncline.lake.java import find_java, quiet_home
+from syncline.lake.java import Java, find_java, quiet_home
 from syncline.lake.ship import package_archive
+from syncline.lake.warm import archive_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "syncline"
     ship: bool | None = None  # None: whenever executors may be on other machines
     ui: bool = False
-    fast_start: bool = True
+    java_options: str | None = None  # None: those that start fastest
     conf: Mapping[str, str] = {}
 
     @property
@@ -53,11 +54,12 @@ def start_session(options: SessionOptions = SessionOptions()) -> SparkSession:  
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    java = find_java()
     builder = SparkSession.builder.master(options.master).appName(options.name)
-    for name, value in (_defaults(options) | dict(options.conf)).items():
+    for name, value in (_defaults(options, java) | dict(options.conf)).items():
         builder = builder.config(name, value)
     try:
-        with _environment(_variables(options)):
+        with _environment(_variables(options, java)):
             session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise MissingError(f"Spark's Java process did not start: {error}", hint="run `syncline doctor`") from error
@@ -78,9 +80,9 @@ def ship(session: SparkSession) -> None:
     session.sparkContext.addPyFile(str(package_archive(folder)))
 
 
-def _variables(options: SessionOptions) -> dict[str, str]:
+def _variables(options: SessionOptions, java: Java) -> dict[str, str]:
     found = {
-        "JAVA_HOME": str(quiet_home(find_java())),
+        "JAVA_HOME": str(quiet_home(java)),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
@@ -89,12 +91,10 @@ def _variables(options: SessionOptions) -> dict[str, str]:
     return found
 
 
-def _defaults(options: SessionOptions) -> dict[str, str]:
-    java_options = [f"-Dlog4j2.configurationFile=file:{LOG_CONFIGURATION}"]
-    if options.fast_start:
-        java_options.append(FAST_START)
+def _defaults(options: SessionOptions, java: Java) -> dict[str, str]:
+    chosen = f"{FAST_START} {archive_options(java)}" if options.java_options is None else options.java_options
     found = {
-        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_CONFIGURATION} {chosen}",
         "spark.ui.enabled": str(options.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
