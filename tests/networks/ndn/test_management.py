@@ -16,7 +16,7 @@ from syncline.formats.ndn import types as t
 from syncline.formats.ndn.packets import decode_data, encode_interest
 from syncline.formats.ndn.signing import Digest, Ed25519Signer, Ed25519Verifier, Hmac, Signer
 from syncline.formats.tlv import encode, integer_element
-from syncline.networks.ndn.commands import CommandGate
+from syncline.networks.ndn.commands import SAME_TIME, CommandGate
 from syncline.networks.ndn.control import (
     ControlParameters,
     ControlResponse,
@@ -103,6 +103,20 @@ def test_a_replayed_command_is_refused(bench: Bench) -> None:
     again = bench.order(app, register)
     assert (again.code, again.text.partition(":")[0]) == (403, "duplicate")
     assert len(bench.forwarder.routes) == 0
+
+
+def test_commands_of_one_millisecond_differ_by_their_nonce(bench: Bench) -> None:
+    app = bench.face()
+    now = bench.wall // 1_000
+
+    def at_once(nonce: bytes) -> int:
+        name = names.parse("/localhost/nfd/rib/register") + names.generic(encode_parameters(A))
+        extra = encode(t.SIGNATURE_NONCE, nonce) + integer_element(t.SIGNATURE_TIME, now)
+        wire = encode_interest(name, nonce=bench.nonce(), parameters=b"", signer=Digest(), signature_extra=extra)
+        return bench.order(app, wire).code
+
+    assert [at_once(nonce) for nonce in (b"1", b"2", b"1", b"2", b"3")] == [200, 200, 403, 403, 200]
+    assert [at_once(b"n%d" % number) for number in range(SAME_TIME)].count(200) == SAME_TIME - 3
 
 
 @pytest.mark.parametrize("seconds", [-121, 121])

@@ -21,6 +21,7 @@ from syncline.formats.tlv import elements, read_header, read_integer, whole
 from syncline.networks.ndn.faces import Face
 
 LOCAL_PREFIX_COMPONENTS = 2  # /localhost/nfd, /localhop/nfd
+SAME_TIME = 64  # commands of one signer in one millisecond
 _DIGEST = Digest()
 
 
@@ -35,6 +36,7 @@ class Command(msgspec.Struct, frozen=True):
     signature_value: bytes = b""
     signed: bytes = b""
     time: int | None = None  # milliseconds
+    nonce: bytes = b""
 
 
 def read_command(interest: Interest) -> Command:
@@ -56,6 +58,7 @@ def read_command(interest: Interest) -> Command:
         signature_value=signature.value,
         signed=interest.signed,
         time=signature.time,
+        nonce=signature.nonce or b"",
     )
 
 
@@ -63,13 +66,14 @@ class CommandGate:
     """Decides whether a command may be carried out.
 
     From faces on this machine a mere digest is enough unless `need_key`; from elsewhere only commands below /localhop,
-    signed by one of `verifiers`. A command must be newer than the last one of its signer.
+    signed by one of `verifiers`. A command must be newer than the last one of its signer, or of the same time with
+    another nonce.
     """
 
     def __init__(self, verifiers: Sequence[Verifier] = (), *, need_key: bool = False) -> None:
         self._verifiers = tuple(verifiers)
         self._need_key = need_key
-        self._newest: dict[tuple[str, int], int] = {}
+        self._newest: dict[tuple[str, int], tuple[int, frozenset[bytes]]] = {}
 
     def check(self, face: Face, command: Command, now: int) -> None:
         """Refuse, with the reason, what may not be done. `now` is wall time in microseconds."""
@@ -80,10 +84,14 @@ class CommandGate:
             raise RefusedError("a command states its time", reason=Reason.INVALID_FIELD)
         if abs(command.time * 1_000 - now) > NDN_COMMAND_CLOCK_SECONDS * SECOND:
             raise RefusedError("the command's time is too far from ours", reason=Reason.TOO_OLD)
-        if command.time <= self._newest.get(signer, -1):
+        newest, nonces = self._newest.pop(signer, (-1, frozenset()))
+        fresh = command.time > newest
+        known = not fresh and (command.time < newest or command.nonce in nonces or len(nonces) >= SAME_TIME)
+        self._newest[signer] = (newest, nonces) if known else (
+            command.time, frozenset({command.nonce}) if fresh else nonces | {command.nonce},
+        )  # fmt: skip
+        if known:
             raise RefusedError("a command of that time was given before", reason=Reason.DUPLICATE)
-        self._newest.pop(signer, None)
-        self._newest[signer] = command.time
         if len(self._newest) > NDN_COMMAND_SIGNERS:
             del self._newest[next(iter(self._newest))]
 
@@ -110,7 +118,7 @@ def _value(name: Name, start: int, stop: int) -> bytes:
 
 def _old_command(name: Name, ends: list[int], parts: list[bytes], command: Command) -> Command:
     """Fill in what the last four components hold: timestamp, nonce, SignatureInfo, SignatureValue."""
-    time, _, info, value = parts[-4:]
+    time, nonce, info, value = parts[-4:]
     start, stop = whole(info, t.SIGNATURE_INFO)
     kinds = [
         read_integer(info, first, last) for kind, first, last in elements(info, start, stop) if kind == t.SIGNATURE_TYPE
@@ -124,4 +132,5 @@ def _old_command(name: Name, ends: list[int], parts: list[bytes], command: Comma
         signature_value=value[value_start:value_stop],
         signed=name[: ends[-2]],
         time=int.from_bytes(time, "big"),
+        nonce=nonce,
     )
