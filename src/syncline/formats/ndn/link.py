@@ -9,7 +9,7 @@ import msgspec
 
 from syncline.core.errors import DecodeError
 from syncline.formats.ndn import types as t
-from syncline.formats.tlv import encode, encode_integer, read_header, read_integer
+from syncline.formats.tlv import encode, encode_integer, integer_element, read_header, read_integer
 
 PIT_TOKEN_MAX = 32
 _FRAGMENT_OVERHEAD = 4 + 10 + 4 + 4 + 4  # LpPacket, Sequence, FragIndex, FragCount and Fragment with their lengths
@@ -24,6 +24,7 @@ class LinkPacket(msgspec.Struct, frozen=True, gc=False):
     sequence: int | None = None
     index: int = 0
     fragments: int = 1
+    incoming: int = 0  # the face by which the forwarder got it, if it says so
 
 
 def decode_link(wire: bytes) -> LinkPacket:
@@ -31,7 +32,7 @@ def decode_link(wire: bytes) -> LinkPacket:
     kind, at, end = read_header(wire, 0, len(wire))
     if kind != t.LP_PACKET or end != len(wire):
         raise DecodeError("not an LpPacket")
-    fragment, pit_token, nack, sequence, index, fragments = b"", None, None, None, 0, 1
+    fragment, pit_token, nack, sequence, index, fragments, incoming = b"", None, None, None, 0, 1, 0
     while at < end:
         kind, start, stop = read_header(wire, at, end)
         if kind == t.LP_FRAGMENT:
@@ -50,17 +51,24 @@ def decode_link(wire: bytes) -> LinkPacket:
             fragments = read_integer(wire, start, stop)
         elif kind == t.LP_NACK:
             nack = _nack_reason(wire, start, stop)
+        elif kind == t.LP_INCOMING_FACE:
+            incoming = read_integer(wire, start, stop)
         elif not _may_be_ignored(kind):
             raise DecodeError("an unknown element in LpPacket", about=f"type {kind}")
         at = stop
     if index >= fragments or (fragments > 1 and sequence is None):
         raise DecodeError("a fragment outside its packet", about="index")
-    return LinkPacket(fragment, pit_token, nack, sequence, index, fragments)
+    return LinkPacket(fragment, pit_token, nack, sequence, index, fragments, incoming)
 
 
 def with_token(token: bytes, packet: bytes) -> bytes:
     """A packet that carries a PIT token."""
     return encode(t.LP_PACKET, encode(t.LP_PIT_TOKEN, token) + encode(t.LP_FRAGMENT, packet))
+
+
+def with_incoming(face: int, packet: bytes) -> bytes:
+    """A packet that says by which face the forwarder got it; for applications inside the forwarder's process."""
+    return encode(t.LP_PACKET, integer_element(t.LP_INCOMING_FACE, face) + encode(t.LP_FRAGMENT, packet))
 
 
 def encode_nack(interest: bytes, reason: int, token: bytes | None = None) -> bytes:

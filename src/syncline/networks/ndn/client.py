@@ -1,0 +1,188 @@
+"""An application attached to a forwarder elsewhere: an endpoint, its connection and the registration of its prefixes.
+
+When the connection breaks it is made again and the prefixes are registered again; questions that waited are answered with
+a time-out, as after any loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random, SystemRandom
+from typing import Protocol
+
+import anyio
+import structlog
+
+from syncline.core.clock import Clock, SystemClock
+from syncline.core.errors import DecodeError, RefusedError, SynclineError, UnavailableError
+from syncline.core.retry import Backoff
+from syncline.core.verdict import Reason
+from syncline.formats.ndn.names import Name, text
+from syncline.formats.ndn.packets import Data
+from syncline.formats.ndn.signing import Signer
+from syncline.networks.ndn.bell import Bell
+from syncline.networks.ndn.control import ControlResponse
+from syncline.networks.ndn.endpoint import TIMEOUT, Endpoint, registration
+from syncline.networks.ndn.transports import Transport, connect
+
+log = structlog.get_logger()
+Understood = Callable[[ControlResponse | None], None]
+
+
+class Attachment(Protocol):
+    """What an application needs of a forwarder, in another process or in this one."""
+
+    endpoint: Endpoint
+
+    async def register(self, prefix: Name) -> None:
+        """Have Interests below `prefix` sent here."""
+        ...
+
+    def peer(self, face: int) -> str:
+        """Who handed over what came by that face of the forwarder, as far as it is known."""
+        ...
+
+
+class Client:
+    """Implements `Attachment` over a connection. Use `async with attached(address) as client`."""
+
+    def __init__(self, address: str | None, clock: Clock, random: Random, signer: Signer | None) -> None:
+        self._address = address
+        self._clock = clock
+        self._random = random
+        self._signer = signer
+        self._bell = Bell()
+        self._transport: Transport | None = None
+        self._prefixes: dict[Name, None] = {}
+        self._last_time = 0
+        self.endpoint = Endpoint(random, self._bell.ring)
+
+    def peer(self, face: int) -> str:
+        return self._transport.uri if self._transport is not None else ""
+
+    async def open(self) -> Transport:
+        self._transport = await connect(self._address)
+        return self._transport
+
+    async def run(self, transport: Transport) -> None:
+        """Use this connection, and after it new ones, until cancelled."""
+        spans = Backoff(first=0.2, longest=10.0).spans(self._random)
+        while True:
+            await self._carry(transport)
+            self.endpoint.fail()
+            self.endpoint.take()
+            while True:
+                await anyio.sleep(next(spans))
+                try:
+                    transport = await self.open()
+                except SynclineError as error:
+                    log.info("ndn_reconnecting", forwarder=error.about, problem=error.message)
+                else:
+                    break
+            spans = Backoff(first=0.2, longest=10.0).spans(self._random)
+            for prefix in self._prefixes:
+                self._send_registration(prefix, _note_refusal(prefix))
+
+    async def register(self, prefix: Name) -> None:
+        answers: list[ControlResponse | None] = []
+        done = anyio.Event()
+
+        def answered(response: ControlResponse | None) -> None:
+            answers.append(response)
+            done.set()
+
+        self._send_registration(prefix, answered)
+        await done.wait()
+        [answer] = answers
+        if answer is None:
+            raise UnavailableError("the forwarder does not answer", about=text(prefix))
+        if answer.code != 200:
+            raise RefusedError(
+                f"the forwarder refuses the prefix: {answer.code} {answer.text}",
+                reason=Reason.UNAUTHORISED,
+                about=text(prefix),
+            )
+        self._prefixes[prefix] = None
+
+    async def ask(self, name: Name, *, can_be_prefix: bool = False, lifetime: int = 4_000) -> Data:
+        """The Data of that name; for simple uses and tests."""
+        answers: list[tuple[Data | None, int]] = []
+        done = anyio.Event()
+
+        def answered(data: Data | None, reason: int) -> None:
+            answers.append((data, reason))
+            done.set()
+
+        self.endpoint.ask(name, answered, anyio.current_time(), can_be_prefix=can_be_prefix, lifetime=lifetime)
+        await done.wait()
+        data, reason = answers[0]
+        if data is None:
+            told = "nobody answered in time" if reason == TIMEOUT else f"the network said no ({reason})"
+            raise UnavailableError(told, about=text(name))
+        return data
+
+    def _send_registration(self, prefix: Name, answered: Understood) -> None:
+        assert self._transport is not None
+        self._last_time = max(self._last_time + 1, self._clock.now() // 1_000)  # commands have distinct times
+        self.endpoint.command(
+            "rib/register",
+            registration(prefix),
+            answered,
+            anyio.current_time(),
+            self._last_time,
+            local=self._transport.local,
+            signer=self._signer,
+        )
+
+    async def _carry(self, transport: Transport) -> None:
+        try:
+            async with anyio.create_task_group() as tasks:
+
+                async def read() -> None:
+                    while True:
+                        self.endpoint.receive(await transport.receive(), anyio.current_time())
+
+                tasks.start_soon(read)
+                while True:
+                    with anyio.move_on_at(self.endpoint.deadline):
+                        await self._bell.wait()
+                    self.endpoint.tick(anyio.current_time())
+                    packets = self.endpoint.take()
+                    if packets:
+                        await transport.send(packets)
+        except* (OSError, DecodeError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            log.info("ndn_connection_lost", forwarder=transport.uri)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
+
+
+@asynccontextmanager
+async def attached(
+    address: str | None = None,
+    *,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    signer: Signer | None = None,
+) -> AsyncIterator[Client]:
+    """A client of the forwarder at `address` (see `transports.connect`) for the length of the block.
+
+    `signer` signs commands; a forwarder on another machine asks for a key it knows.
+    """
+    client = Client(address, clock or SystemClock(), random or SystemRandom(), signer)
+    transport = await client.open()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.run, transport)
+        try:
+            yield client
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def _note_refusal(prefix: Name) -> Understood:
+    def answered(response: ControlResponse | None) -> None:
+        if response is None or response.code != 200:
+            log.warning("ndn_prefix_refused", prefix=text(prefix))
+
+    return answered

@@ -1,0 +1,254 @@
+"""The forwarder on real sockets: every kind of face, reconnecting, linked hubs, and connections that misbehave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from syncline.core.clock import SystemClock
+from syncline.core.errors import RefusedError, UnavailableError, UnreachableError, UsageError
+from syncline.core.keys import NodeKey
+from syncline.core.limits import NDN_FACE_MALFORMED
+from syncline.formats.ndn import names
+from syncline.formats.ndn.packets import encode_data, encode_interest
+from syncline.formats.ndn.signing import Digest, Ed25519Signer, Ed25519Verifier
+from syncline.networks.ndn import client as clients
+from syncline.networks.ndn.client import Client, attached
+from syncline.networks.ndn.doors import DoorOptions
+from syncline.networks.ndn.endpoint import Request
+from syncline.networks.ndn.hub import Hub, HubOptions, running
+from syncline.networks.ndn.transports import CLIENT_VARIABLE, Transport, connect
+
+pytestmark = pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
+DOORS = DoorOptions(tcp_port=0, udp_port=0, websocket_port=0, websocket_origins=("http://good.example",))
+
+
+@asynccontextmanager
+async def hub(tmp_path: Path | None = None, **options: object) -> AsyncIterator[Hub]:
+    doors = DOORS
+    if tmp_path is not None:
+        doors = DoorOptions(tcp_port=0, udp_port=0, websocket_port=0, unix_path=str(tmp_path / "ndn.sock"))
+    async with running(HubOptions(doors=doors, **options), SystemClock()) as found:  # type: ignore[arg-type]
+        yield found
+
+
+async def serve(client: Client, prefix: str, content: bytes) -> None:
+    """Answer every Interest below a prefix."""
+
+    def answer(request: Request) -> None:
+        client.endpoint.reply(request, encode_data(request.interest.name, content, Digest()))
+
+    client.endpoint.serve(names.parse(prefix), answer)
+    await client.register(names.parse(prefix))
+
+
+async def ask(client: Client, name: str, lifetime: int = 4_000) -> bytes:
+    return (await client.ask(names.parse(name), lifetime=lifetime)).content
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "ws", "unix"])
+async def test_applications_meet_over_every_kind_of_face(tmp_path: Path, kind: str) -> None:
+    content = os.urandom(8_000)  # more than a datagram takes
+    async with (
+        hub(tmp_path) as found,
+        attached(found.addresses[kind]) as producer,
+        attached(found.addresses["tcp"]) as consumer,
+    ):
+        await serve(producer, "/a", content)
+        assert await ask(consumer, "/a/b") == content
+        await serve(consumer, "/c", b"the other way")
+        assert await ask(producer, "/c/d") == b"the other way"
+        assert {face.uri.split(":")[0] for face in found.forwarder.faces.values()} == {kind, "tcp"}
+
+
+async def test_an_application_inside_meets_one_outside() -> None:
+    async with hub() as found, attached(found.addresses["tcp"]) as outside:
+        inside = found.attach()
+        got: list[tuple[bytes, str]] = []
+        done = anyio.Event()
+        await serve(outside, "/out", b"from outside")
+        await inside.register(names.parse("/in"))
+        inside.endpoint.serve(
+            names.parse("/in"),
+            lambda request: inside.endpoint.reply(request, encode_data(request.interest.name, b"in", Digest())),
+        )
+
+        def answered(data: object, face: int) -> None:
+            got.append((data.content, inside.peer(face)))  # type: ignore[attr-defined]
+            done.set()
+
+        assert await ask(outside, "/in/1") == b"in"
+        inside.endpoint.ask(names.parse("/out/1"), answered, anyio.current_time())
+        with anyio.fail_after(5):
+            await done.wait()
+        [(content, peer)] = got
+        assert content == b"from outside"
+        assert peer.startswith("tcp://127.0.0.1:")
+
+
+async def test_a_question_without_an_answer_ends() -> None:
+    async with hub() as found, attached(found.addresses["tcp"]) as client:
+        with pytest.raises(UnavailableError, match=r"the network said no \(150\)"):
+            await ask(client, "/nowhere")
+        client.endpoint.serve(names.parse("/mute"), lambda request: None)
+        await client.register(names.parse("/mute"))
+        async with attached(found.addresses["tcp"]) as other:
+            with pytest.raises(UnavailableError, match="nobody answered in time"):
+                await ask(other, "/mute/1", lifetime=100)
+
+
+async def test_a_client_comes_back_after_its_connection_broke(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Transport] = []
+
+    async def remember(address: str | None = None) -> Transport:
+        opened.append(await connect(address))
+        return opened[-1]
+
+    monkeypatch.setattr(clients, "connect", remember)
+    async with (
+        hub() as found,
+        attached(found.addresses["tcp"]) as producer,
+        attached(found.addresses["tcp"]) as consumer,
+    ):
+        await serve(producer, "/a", b"still here")
+        await opened[0].aclose()
+        with anyio.fail_after(10):
+            while True:
+                try:
+                    assert await ask(consumer, "/a/b", lifetime=200) == b"still here"
+                    break
+                except UnavailableError:
+                    await anyio.sleep(0.05)
+        assert len(opened) == 3
+
+
+async def test_two_hubs_are_one_network() -> None:
+    async with hub() as center, attached(center.addresses["tcp"]) as far:
+        async with (
+            hub(uplinks=(center.addresses["tcp"],)) as branch,
+            attached(branch.addresses["tcp"]) as near,
+        ):
+            await serve(far, "/far", b"far")
+            await serve(near, "/near", b"near")
+            with anyio.fail_after(5):
+                while not branch.uplinks or center.forwarder.routes.of(names.parse("/near")) == []:
+                    await anyio.sleep(0.01)
+            assert await ask(near, "/far/1") == b"far"
+            assert await ask(far, "/near/1") == b"near"
+            heard: list[str] = []
+            for client, name in ((far, "far"), (near, "near")):
+                client.endpoint.serve(names.parse("/group"), lambda request, name=name: heard.append(name))  # type: ignore[misc]
+                await client.register(names.parse("/group"))
+            with anyio.fail_after(5):
+                while len(center.forwarder.routes.of(names.parse("/group"))) < 2:
+                    await anyio.sleep(0.01)
+            for client, nonce in ((far, b"0001"), (near, b"0002")):
+                client.endpoint.send(
+                    encode_interest(
+                        names.parse("/group/v=2"), nonce=nonce, lifetime=1_000, parameters=nonce, signer=Digest()
+                    )
+                )
+            with anyio.fail_after(5):
+                while len(heard) < 2:
+                    await anyio.sleep(0.01)
+            assert sorted(heard) == ["far", "near"]
+        with anyio.fail_after(5):
+            while center.forwarder.routes.of(names.parse("/near")):
+                await anyio.sleep(0.01)
+
+
+async def test_a_stream_that_cannot_be_read_ends_alone() -> None:
+    async with (
+        hub() as found,
+        attached(found.addresses["tcp"]) as honest,
+        attached(found.addresses["tcp"]) as other,
+    ):
+        await serve(honest, "/a", b"fine")
+        host, port = found.addresses["tcp"].removeprefix("tcp://").split(":")
+        stream = await anyio.connect_tcp(host, int(port))
+        await stream.send(b"\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff")  # a giant length
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            with anyio.fail_after(5):
+                await stream.receive()
+        await stream.aclose()
+        second = await anyio.connect_tcp(host, int(port))
+        await second.send(b"\x06\x00" * NDN_FACE_MALFORMED)
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            with anyio.fail_after(5):
+                await second.receive()
+        await second.aclose()
+        assert await ask(other, "/a/b") == b"fine"
+
+
+async def test_a_web_page_may_connect_only_if_its_origin_is_allowed() -> None:
+    async with hub() as found:
+        port = found.addresses["ws"].rsplit(":", 1)[1]
+
+        async def status(host: str, origin: str | None) -> bytes:
+            stream = await anyio.connect_tcp("127.0.0.1", int(port))
+            lines = [
+                "GET / HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade",
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13",
+            ]  # fmt: skip
+            if origin is not None:
+                lines.append(f"Origin: {origin}")
+            await stream.send(("\r\n".join(lines) + "\r\n\r\n").encode())
+            with anyio.fail_after(5):
+                answer = await stream.receive()
+            await stream.aclose()
+            return answer.split(b" ")[1]
+
+        assert await status(f"127.0.0.1:{port}", None) == b"101"
+        assert await status(f"localhost:{port}", "http://good.example") == b"101"
+        assert await status(f"127.0.0.1:{port}", "http://evil.example") == b"403"
+        assert await status(f"rebound.example:{port}", None) == b"403"
+
+
+async def test_the_client_variable_names_the_forwarder(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with hub() as found:
+        monkeypatch.setenv(CLIENT_VARIABLE, found.addresses["tcp"])
+        async with attached() as client:
+            await serve(client, "/a", b"x")
+            assert len(found.forwarder.faces) == 1
+
+
+async def test_an_address_nobody_answers_at_is_said_to_be_unreachable() -> None:
+    with pytest.raises(UnreachableError):
+        await connect("tcp://127.0.0.1:1")
+    with pytest.raises(UnreachableError):
+        await connect("unix:///nowhere/ndn.sock")
+    with pytest.raises(UsageError):
+        await connect("carrier-pigeon://127.0.0.1")
+
+
+async def test_registering_may_need_a_key() -> None:
+    key = NodeKey(bytes(range(32)))
+    options = HubOptions(doors=DOORS, need_key=True)
+    async with running(options, SystemClock(), command_keys=[Ed25519Verifier(key.public)]) as found:
+        async with attached(found.addresses["tcp"]) as stranger:
+            with pytest.raises(RefusedError, match="403"):
+                await stranger.register(names.parse("/a"))
+        async with attached(found.addresses["tcp"], signer=Ed25519Signer(key)) as known:
+            await known.register(names.parse("/a"))
+            assert len(found.forwarder.routes) == 1
+
+
+async def test_a_socket_file_left_behind_is_replaced_but_a_living_one_is_not(tmp_path: Path) -> None:
+    async with hub(tmp_path):
+        with pytest.raises(BaseExceptionGroup) as caught:
+            async with hub(tmp_path):
+                pass
+        assert caught.group_contains(UnavailableError)
+    assert not (tmp_path / "ndn.sock").exists()
+    import socket
+
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(str(tmp_path / "ndn.sock"))
+    dead.close()
+    async with hub(tmp_path) as found, attached(found.addresses["unix"]) as client:
+        await serve(client, "/a", b"x")
