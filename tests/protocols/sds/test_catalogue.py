@@ -8,10 +8,10 @@ from types import ModuleType
 
 import pytest
 
-from syncline.core.errors import UsageError
+from syncline.core.errors import DecodeError, UsageError
 from syncline.protocols.sds import catalogue
 from syncline.protocols.sds.catalogue import NAMES, standard
-from syncline.testing.flatbuffers import random_value
+from syncline.testing.flatbuffers import mutated, random_value
 from tests.formats.flatbuffers.objects import generate, in_full, packed, unpacked
 from tests.protocols.sds.payloads import Payload
 
@@ -73,3 +73,19 @@ def test_a_hello_names_the_version_of_a_schema_by_its_field_list() -> None:
     assert standard("OMM").capability == "schema:OMM:4c709d84eb75ad62"
     assert standard("CDM").capability == "schema:CDM:79f37311f04349e6"
     assert len({standard(name).schema.fingerprint for name in NAMES}) == 29
+
+
+def test_what_we_accept_of_corrupted_payloads_generated_code_reads_alike(
+    generated: ModuleType, payloads: list[Payload]
+) -> None:
+    """The generated reader checks nothing: where it reads something else than we do, we must have refused."""
+    known, random, accepted = standard("OMM"), Random(1), 0
+    honest = [payload.data for payload in payloads if payload.schema == "OMM"]
+    for data in (mutated(random, random.choice(honest)) for _ in range(1_500)):
+        try:
+            value = known.reader.decode(data)
+        except DecodeError:
+            continue
+        accepted += 1
+        assert repr(unpacked(generated, known.schema, data)) == repr(in_full(known.schema, known.schema.root, value))
+    assert accepted > 100
