@@ -11,6 +11,7 @@ import pytest
 from syncline.core.record import Arrival
 from syncline.core.verdict import Outcome
 from syncline.journal import Journal
+from syncline.journal.submissions import Job
 
 NOW = 1_700_000_000_000_000
 
@@ -68,3 +69,8 @@ def arrival(id: bytes = b"id", **fields: Any) -> Arrival:
         "peer": "peer",
     }
     return Arrival(id=id, **{**defaults, **fields})
+
+
+def execute(journal: Journal, statement: str) -> None:
+    """Change the database behind the journal's back, on its own writing thread."""
+    journal._writer.call(Job(lambda connection: connection.execute(statement)))

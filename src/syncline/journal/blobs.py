@@ -40,6 +40,7 @@ class LocalBlobs:
             self._files.make_folder(path.parent)
             temporary = path.with_name(f".{ref}.{os.urandom(4).hex()}")
             self._files.write(temporary, data)
+            self._files.sync(temporary)
             self._files.rename(temporary, path)
         self._files.sync_folder(path.parent)  # even if it was there: whoever put it may not have come to this
         return ref

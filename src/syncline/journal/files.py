@@ -21,16 +21,8 @@ class Files:
         self.sync_folder(folder.parent)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a whole file and force it to disk."""
-        with path.open("wb") as file:
-            file.write(data)
-        self.sync(path)
-
-    def patch(self, path: Path, offset: int, data: bytes) -> None:
-        """Overwrite a part of a file."""
-        with path.open("r+b") as file:
-            file.seek(offset)
-            file.write(data)
+        """Write a whole file; it is on disk only after `sync`."""
+        path.write_bytes(data)
 
     def sync(self, path: Path) -> None:
         """Force a file's bytes to disk."""

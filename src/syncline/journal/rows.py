@@ -5,7 +5,9 @@ Only the shape of a row is decided here; files, transactions and queries are not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 from zlib import crc32
 
@@ -35,6 +37,8 @@ _DIRECTIONS: Final = {value.value: value for value in Direction}
 _OUTCOMES: Final = {value.value: value for value in Outcome}
 _REASONS: Final[dict[str | None, Reason | None]] = {None: None, **{value.value: value for value in Reason}}
 _TIME_MAX: Final = 2**63 - 1
+_YEAR_9999: Final = 253_402_300_799_999_999  # the day of received_at names a folder
+_PROTOCOL: Final = re.compile(r"[0-9A-Za-z_.-]+")  # the protocol names one too
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -65,12 +69,19 @@ def _problem(a: Arrival) -> str | None:
     if a.verdict is not Outcome.ACCEPT and a.reason is None:
         return "a record that is not accepted needs a reason"
     if not (
-        0 <= a.received_at <= _TIME_MAX
+        0 <= a.received_at <= _YEAR_9999
         and (a.published_at is None or 0 <= a.published_at <= _TIME_MAX)
         and (a.expires_at is None or 0 <= a.expires_at <= _TIME_MAX)
     ):
-        return "times are microseconds since 1970, in 63 bits"
+        return "times are microseconds since 1970, in 63 bits; received_at lies before the year 10000"
+    if not _names_a_folder(a.protocol):
+        return "a protocol's name has letters, digits, underscores, dots and dashes only"
     return None
+
+
+@lru_cache(maxsize=256)
+def _names_a_folder(protocol: str) -> bool:
+    return _PROTOCOL.fullmatch(protocol) is not None and len(protocol) <= 64
 
 
 def check_row(row: Row) -> None:

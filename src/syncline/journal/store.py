@@ -35,7 +35,7 @@ from syncline.journal.mark import Mark, read_mark
 from syncline.journal.queries import select
 from syncline.journal.refusals import Refusals
 from syncline.journal.retention import Retention, Swept
-from syncline.journal.rows import batch_of, record_from, record_of, row_of
+from syncline.journal.rows import Row, batch_of, record_from, record_of, row_of
 from syncline.journal.submissions import Gate, Job, Submission, open_gates
 from syncline.journal.writer import Writer
 
@@ -160,16 +160,30 @@ class Journal:
 
     def read(self, query: RecordQuery) -> list[Record]:
         """The records that match, in the order of their lsn."""
-        return [record_of(row, self.node, self.epoch) for row in self._rows(query)]
+        return [record_of(row, self.node, self.epoch) for row in self.rows(query)]
 
     def batches(self, query: RecordQuery, rows: int = limits.API_PAGE_RECORDS) -> Iterator[pa.RecordBatch]:
         """The same as Arrow batches of RECORD_SCHEMA. Each is one short read, so the log can always be trimmed."""
         if query.descending:
             raise UsageError("an export runs forward")
         after, left = query.after, query.limit
-        while left > 0 and (found := self._rows(msgspec.structs.replace(query, after=after, limit=min(rows, left)))):
+        while left > 0 and (found := self.rows(msgspec.structs.replace(query, after=after, limit=min(rows, left)))):
             yield batch_of(found, self.node, self.epoch)
             after, left = found[-1][0], left - len(found)
+
+    def rows(self, query: RecordQuery) -> list[Row]:
+        """The same as stored rows, not verified yet; see rows.py."""
+        with self._reader() as connection:
+            statement, bindings = select(query, self._lsns(connection, query))
+            return connection.execute(statement, bindings).fetchall()
+
+    def partitions(self, after: int) -> list[tuple[str, int]]:
+        """The protocols and days (since 1970) of the records after this lsn."""
+        with self._reader() as connection:
+            found: list[Any] = connection.execute(
+                "SELECT DISTINCT protocol, received_at / ? FROM records WHERE lsn > ?", (limits.DAY, after)
+            ).fetchall()
+        return sorted(found)
 
     def get_state(self, space: str, key: bytes) -> bytes | None:
         with self._reader() as connection:
@@ -219,6 +233,10 @@ class Journal:
         """The raw bytes of a record, wherever they are kept."""
         return record.raw if record.raw_ref is None else self.blobs.get(record.raw_ref)
 
+    def raw_bytes(self) -> int:
+        """Raw bytes appended since the journal was opened."""
+        return self._writer.raw_bytes
+
     def statistics(self) -> dict[str, int | float]:
         """Counters and gauges, as `/metrics` shows them."""
         writer = self._writer
@@ -231,7 +249,7 @@ class Journal:
             "names_waiting": len(self._identities),
             "refused_counted": self._refusals.counted,
             "sealed_lsn": self._sealed,
-            "raw_bytes": writer.raw_bytes,
+            "raw_bytes": self.raw_bytes(),
             "disk_free_bytes": self._watermark.free,
             "intake": int(self._watermark.intake),
             "damaged": int(writer.failure is not None),
@@ -281,11 +299,6 @@ class Journal:
             with self._lock:
                 tail, self._tail = self._tail, {}
             open_gates(tail.values())
-
-    def _rows(self, query: RecordQuery) -> list[Any]:
-        with self._reader() as connection:
-            statement, bindings = select(query, self._lsns(connection, query))
-            return connection.execute(statement, bindings).fetchall()
 
     def _lsns(self, connection: apsw.Connection, query: RecordQuery) -> list[int] | None:
         """The accepted records that bear the id asked for; None if the query asks for none."""
