@@ -236,6 +236,8 @@ class SubscriberSession:
         An unresolved one is returned only if there is nothing better to do than to load it.
         """
         if self._state is not None and self._sound:
+            if self._state.frozen:
+                return None
             following = self._waiting.get(self._state.serial + 1)
             if following is not None and not following.unresolved:
                 return following
