@@ -60,6 +60,32 @@ def sdsp_vcdiff() -> Target:
     return _delta("X-vcdiff", bytes(range(256)) * 4)
 
 
+def sds_payload() -> Target:
+    from syncline.protocols.sds.catalogue import NAMES, standard
+
+    known = {standard(name).schema.identifier: standard(name) for name in NAMES}
+
+    def target(data: bytes) -> object:
+        found = known.get(data[8:12], known[b"$OMM"])
+        value = found.reader.decode(data)
+        again = found.writer.encode(value)
+        assert found.writer.encode(found.reader.decode(again)) == again
+        return value
+
+    return target
+
+
+def sds_message() -> Target:
+    from syncline.protocols.sds.wire import decode, encode
+
+    def target(data: bytes) -> object:
+        message = decode(data)
+        assert decode(encode(message)) == message
+        return message
+
+    return target
+
+
 def pubsub_rpc() -> Target:
     from syncline.formats.pubsub import decode_rpc
 
@@ -82,12 +108,36 @@ def names_with_keys() -> Target:
 
 
 TARGETS: dict[str, Callable[[], Target]] = {
-    each.__name__: each for each in (sdsp_frame, sdsp_jp, sdsp_md, sdsp_mp, sdsp_vcdiff, pubsub_rpc, names_with_keys)
+    each.__name__: each
+    for each in (
+        sdsp_frame,
+        sdsp_jp,
+        sdsp_md,
+        sdsp_mp,
+        sdsp_vcdiff,
+        sds_payload,
+        sds_message,
+        pubsub_rpc,
+        names_with_keys,
+    )
 }
+
+
+def sds_frames() -> list[bytes]:
+    """A full frame of every kind of message."""
+    from random import Random
+
+    from syncline.protocols.sds.wire import KINDS, codec
+    from syncline.testing.flatbuffers import random_value
+
+    pairs = [codec(identifier) for identifier in KINDS]
+    return [writer.encode(random_value(Random(1), reader.schema, density=1.0)) for reader, writer in pairs]
 
 
 def seeds(name: str) -> list[bytes]:
     """Inputs to start from: the vectors of the target's protocol."""
+    if name == "sds_message":
+        return sds_frames()
     protocol = {"pubsub": "libp2p", "names": "libp2p"}.get(name.partition("_")[0], name.partition("_")[0])
     file = VECTORS / f"{protocol}.json"
     if not file.exists():

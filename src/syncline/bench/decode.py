@@ -1,0 +1,182 @@
+"""Scenario `decode`: OMM payloads to Arrow columns, every field and every offset checked, on one core.
+
+The peers unpack the same payloads to objects and check nothing: the code flatc generates for Python, and npm's
+spacedatastandards.org in Node. What each of them saw is compared in the same run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import random
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from syncline.bench.peers import node_script
+from syncline.core.errors import MissingError
+from syncline.protocols.sds import catalogue, columns
+
+ROWS = 200_000
+BATCH = 10_000
+DISTINCT = 20_000
+OBJECT_ROWS = 4_000  # the object API is slow: a sample gives its rate
+PASSES = 5
+SEED = 2026
+BAR_PYTHON, BAR_NODE = 60.0, 1.5
+
+
+def run(scale: float = 1.0) -> dict[str, Any]:
+    """Measure all cases; `scale` shortens or lengthens the work."""
+    batches = _batches(max(int(ROWS * scale), BATCH))
+    rows = sum(len(batch) for batch in batches)
+    ours, cores = _ours(batches)
+    python = _object_api(batches[0])
+    node = _node(batches)
+    cases = [
+        _case("every field, verified", rows / ours, python, "flatbuffers object API (Python)", BAR_PYTHON),
+        _case("every field, verified", rows / ours, node, "spacedatastandards.org unpack (Node)", BAR_NODE),
+    ]
+    return {
+        "scenario": "decode",
+        "met": all(case["ratio"] >= case["bar"] for case in cases),
+        "cases": cases,
+        "rows": rows,
+        "cores_used": round(cores, 2),
+        "growth": _growth(batches),
+    }
+
+
+def _batches(rows: int) -> list[pa.Array]:
+    rng, writer = random.Random(SEED), catalogue.standard("OMM").writer
+    made = [writer.encode(_message(rng, number)) for number in range(min(rows, DISTINCT))]
+    return [
+        pa.array([made[(start + index) % len(made)] for index in range(min(BATCH, rows - start))], pa.binary())
+        for start in range(0, rows, BATCH)
+    ]
+
+
+def _message(rng: random.Random, number: int) -> dict[str, Any]:
+    """Mean elements as catalogues publish them; one in ten has a covariance and a comment."""
+    message: dict[str, Any] = {
+        "CCSDS_OMM_VERS": 2.0,
+        "CREATION_DATE": f"2026-03-01T{number % 24:02d}:00:00.000Z",
+        "ORIGINATOR": "SYNCLINE",
+        "OBJECT_NAME": f"OBJECT {number}",
+        "OBJECT_ID": f"{1957 + number % 70}-{number % 200:03d}A",
+        "CENTER_NAME": "EARTH",
+        "EPOCH": f"2026-02-28T{number % 24:02d}:{number % 60:02d}:07.{rng.randrange(10**6):06d}",
+        "MEAN_MOTION": rng.uniform(1, 16),
+        "ECCENTRICITY": rng.random() / 100,
+        "INCLINATION": rng.uniform(0, 120),
+        "RA_OF_ASC_NODE": rng.uniform(0, 360),
+        "ARG_OF_PERICENTER": rng.uniform(0, 360),
+        "MEAN_ANOMALY": rng.uniform(0, 360),
+        "CLASSIFICATION_TYPE": "U",
+        "NORAD_CAT_ID": 1 + number,
+        "ELEMENT_SET_NO": 999,
+        "REV_AT_EPOCH": float(rng.randrange(1, 90_000)),
+        "BSTAR": rng.uniform(-1e-3, 1e-3),
+        "MEAN_MOTION_DOT": rng.uniform(-1e-4, 1e-4),
+    }
+    if number % 10 == 0:
+        message |= {"COMMENT": "with covariance", "REFERENCE_FRAME": "GCRF", "MASS": 250.5}
+        message |= {name: rng.random() for name in ("CX_X", "CY_X", "CY_Y", "CZ_X", "CZ_Y", "CZ_Z")}
+    return message
+
+
+def _ours(batches: list[pa.Array]) -> tuple[float, float]:
+    """Seconds for all batches, and how many cores they took."""
+    best, cores = math.inf, 0.0
+    for _ in range(PASSES):
+        start, cpu = time.perf_counter(), time.process_time()
+        for batch in batches:
+            assert not columns.payload_columns("OMM", batch).faults.any(), "honest payloads must pass"
+        seconds = time.perf_counter() - start
+        if seconds < best:
+            best, cores = seconds, (time.process_time() - cpu) / seconds
+    return best, cores
+
+
+def _object_api(batch: pa.Array) -> float:
+    """Rows per second of the generated Python code, after holding its every field against our columns."""
+    payloads = batch.slice(0, OBJECT_ROWS).to_pylist()
+    with tempfile.TemporaryDirectory() as folder:
+        unpack = _generated(Path(folder)).OMMT.InitFromPackedBuf
+        _compare(payloads[:200], unpack)
+        best = math.inf
+        for _ in range(3):
+            start = time.perf_counter()
+            for payload in payloads:
+                unpack(payload, 4)
+            best = min(best, time.perf_counter() - start)
+    return len(payloads) / best
+
+
+def _compare(payloads: list[bytes], unpack: Any) -> None:
+    schema = catalogue.standard("OMM").schema
+    numbers = {field.name: dict(schema.values_of(field)) for field in schema.root.fields if field.type}
+    for row, payload in zip(
+        columns.payload_columns("OMM", pa.array(payloads)).batch.to_pylist(), payloads, strict=True
+    ):
+        theirs = [each.decode() if isinstance(each, bytes) else each for each in vars(unpack(payload, 4)).values()]
+        ours = [numbers[name][value] if name in numbers else value for name, value in row.items()]
+        assert ours == theirs, "the object API must see the same values"
+
+
+def _generated(folder: Path) -> ModuleType:
+    schema = Path(catalogue.__file__).parent / "schemas" / "OMM.fbs"
+    command = ["flatc", "--no-warnings", "--python", "--gen-object-api", "--gen-all", "--gen-onefile"]
+    try:
+        subprocess.run([*command, "-o", folder, schema], check=True)
+    except FileNotFoundError:
+        raise MissingError("this benchmark needs flatc", hint="pip install 'syncline[dev]'") from None
+    spec = importlib.util.spec_from_file_location("omm_generated", folder / "OMM_generated.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _node(batches: list[pa.Array]) -> float:
+    """Rows per second of npm's library, after comparing what it saw with our columns."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "payloads"
+        file.write_bytes(b"".join(b"".join(batch.to_pylist()) for batch in batches))
+        seen = node_script("sds/unpack.mjs", file, str(PASSES))
+    numbers, motion, letters = 0, 0.0, 0
+    for batch in batches:
+        found = columns.payload_columns("OMM", batch, ["NORAD_CAT_ID", "MEAN_MOTION", "EPOCH"]).batch
+        numbers += pc.sum(found["NORAD_CAT_ID"]).as_py()
+        motion += pc.sum(found["MEAN_MOTION"]).as_py()
+        letters += pc.sum(pc.utf8_length(found["EPOCH"])).as_py()
+    assert (seen["numbers"], seen["letters"]) == (numbers, letters), "Node must see the same values"
+    assert math.isclose(seen["motion"], motion, rel_tol=1e-9)
+    return float(seen["rows"] / seen["seconds"])
+
+
+def _growth(batches: list[pa.Array]) -> dict[str, Any]:
+    """The exponent with which time grows with rows."""
+    sizes = [max(len(batches) // part, 1) for part in (16, 4, 1)]
+    seconds = [_ours(batches[:size])[0] for size in sizes]
+    span = math.log(sizes[-1] / sizes[0]) if sizes[-1] > sizes[0] else math.inf
+    return {"batches": sizes, "exponent": round(math.log(seconds[-1] / seconds[0]) / span, 2)}
+
+
+def _case(name: str, ours: float, peer: float, peer_name: str, bar: float) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ours": ours,
+        "peer": peer,
+        "peer_name": peer_name,
+        "unit": "rows/s",
+        "ratio": ours / peer,
+        "bar": bar,
+    }
