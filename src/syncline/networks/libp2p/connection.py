@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from syncline.core.errors import ClosedError, DecodeError, SynclineError, UnreachableError
 from syncline.core.keys import peer_id
 from syncline.core.limits import CONNECTION_OUTPUT, CONNECTION_WRITE, KEEPALIVE_SECONDS, SLOW_PEER_SECONDS
+from syncline.core.verdict import Reason
 from syncline.networks.host import Cut
 from syncline.networks.libp2p import yamux
 from syncline.networks.libp2p.multiaddr import Address
@@ -23,7 +24,8 @@ from syncline.networks.libp2p.secure import CHUNK, SecureStream
 from syncline.networks.signal import Signal
 
 NEGOTIATE_SECONDS: Final = 10.0
-FLUSH_SECONDS: Final = 1.0  # for saying goodbye
+GOODBYE_SECONDS: Final = 3.0  # for sending what is left, and again for the peer to hang up
+GRACE_SECONDS: Final = 10.0  # for handlers to read what had arrived when the peer left
 UNANSWERED_OUTPUT: Final = 4 * CONNECTION_OUTPUT  # control frames of ours a peer may leave unread
 
 
@@ -99,6 +101,7 @@ class Connection:
         initiator: bool,
         address: Address,
         on_stream: Callable[[Channel], Awaitable[None]],
+        on_over: Callable[[Connection], None],
         slow_seconds: float = SLOW_PEER_SECONDS,
     ) -> None:
         self.peer = peer_id(stream.remote_key)
@@ -111,10 +114,13 @@ class Connection:
         self.why: Cut | None = None  # why it is over
         self._stream = stream
         self._on_stream = on_stream
+        self._on_over = on_over
         self._slow_seconds = slow_seconds
         self._channels: dict[int, Channel] = {}
-        self._tasks: TaskGroup | None = None
+        self._link: anyio.CancelScope | None = None
+        self._handlers: TaskGroup | None = None
         self._heard = anyio.current_time()
+        self._sending_since: float | None = None
 
     @property
     def over(self) -> bool:
@@ -127,29 +133,48 @@ class Connection:
 
     async def run(self) -> None:
         """Read, write and answer until the peer leaves or is cut. Never raises for what a peer does."""
-        try:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                tasks.start_soon(self._write)
-                tasks.start_soon(self._keep_alive)
-                await self._read()
-        finally:
-            self.cut(Cut.CLOSED)
-            with anyio.CancelScope(shield=True):
-                await self._say_goodbye()
-                await self._stream.close()
+        async with anyio.create_task_group() as handlers:
+            self._handlers = handlers
+            try:
+                await self._run_link()
+            finally:
+                self.cut(Cut.CLOSED)
+                with anyio.CancelScope(shield=True):
+                    await self._stream.close()
+                self._on_over(self)
+                # What arrived before the peer left is still read; after a cut nobody is interested any more.
+                grace = GRACE_SECONDS if self.why in (Cut.DISCONNECTED, Cut.CLOSED) else 0.0
+                handlers.cancel_scope.deadline = anyio.current_time() + grace
+
+    async def _run_link(self) -> None:
+        async with anyio.create_task_group() as link:
+            self._link = link.cancel_scope
+            link.start_soon(self._write)
+            link.start_soon(self._keep_alive)
+            await self._read()
 
     def cut(self, why: Cut) -> None:
-        """End the connection; everybody who waits on it is told."""
+        """End the connection at once; everybody who waits on it is told."""
         if self.why is None:
             self.why = why
-            if why not in (Cut.DISCONNECTED, Cut.SLOW_READER):
-                self.session.go_away(1 if why in (Cut.MALFORMED, Cut.OVERSIZE, Cut.MISBEHAVING, Cut.SPAM) else 0)
         for channel in list(self._channels.values()):
             channel.changed.set()
         self.drained.set()
-        if self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
+        if self._link is not None:
+            self._link.cancel()
+
+    async def close(self) -> None:
+        """Send what is left, say goodbye, let the peer hang up first; then end the connection."""
+        with anyio.move_on_after(GOODBYE_SECONDS):
+            self.session.go_away()
+            self.output.set()
+            while (self.session.output or self._sending_since) and not self.over:
+                await self.drained.wait()
+        with anyio.move_on_after(GOODBYE_SECONDS):
+            await self._stream.end()
+            while not self.over:
+                await self.drained.wait()
+        self.cut(Cut.CLOSED)
 
     async def open(self, protocols: Sequence[str]) -> Channel:
         """A new stream on which the peer speaks one of `protocols`. The time-out is the caller's."""
@@ -188,8 +213,8 @@ class Connection:
                 while len(self.session.output) > UNANSWERED_OUTPUT and not self.over:
                     await self.drained.wait()
             self.cut(Cut.DISCONNECTED)
-        except DecodeError:
-            self.cut(Cut.MALFORMED)
+        except DecodeError as error:
+            self.cut(Cut.OVERSIZE if error.reason is Reason.OVERSIZE else Cut.MALFORMED)
         except UnreachableError:
             self.cut(Cut.DISCONNECTED)
 
@@ -200,8 +225,8 @@ class Connection:
                 if channel is not None:
                     channel.changed.set()
             case yamux.Opened(state):
-                assert self._tasks is not None
-                self._tasks.start_soon(self._answer, self._channel(state))
+                assert self._handlers is not None
+                self._handlers.start_soon(self._answer, self._channel(state))
             case yamux.GoneAway():
                 self.session.closing = True
             case yamux.Pong():
@@ -219,31 +244,24 @@ class Connection:
             while True:
                 while not session.output:
                     await self.output.wait()
-                with anyio.fail_after(self._slow_seconds):
-                    await self._stream.send(session.take(CONNECTION_WRITE))
+                self._sending_since = anyio.current_time()
+                await self._stream.send(session.take(CONNECTION_WRITE))
+                self._sending_since = None
                 self.drained.set()
-        except TimeoutError:
-            self.cut(Cut.SLOW_READER)
         except SynclineError:
             self.cut(Cut.DISCONNECTED)
 
     async def _keep_alive(self) -> None:
-        value = 0
+        """Ping a silent peer, give up on a mute one, and cut one that takes nothing from us."""
+        pings, pinged = 0, self._heard
         while True:
-            await anyio.sleep(KEEPALIVE_SECONDS)
-            silent = anyio.current_time() - self._heard
-            if silent > 2 * KEEPALIVE_SECONDS:
+            await anyio.sleep(self._slow_seconds / 4)
+            now = anyio.current_time()
+            if self._sending_since is not None and now - self._sending_since > self._slow_seconds:
+                self.cut(Cut.SLOW_READER)
+            elif now - self._heard > 2 * KEEPALIVE_SECONDS:
                 self.cut(Cut.DISCONNECTED)
-            elif silent > KEEPALIVE_SECONDS / 2:
-                value += 1
-                self.session.ping(value)
+            elif now - max(self._heard, pinged) > KEEPALIVE_SECONDS:
+                pings, pinged = pings + 1, now
+                self.session.ping(pings)
                 self.output.set()
-
-    async def _say_goodbye(self) -> None:
-        if self.why is Cut.DISCONNECTED or self.why is Cut.SLOW_READER:
-            return
-        with anyio.move_on_after(FLUSH_SECONDS):
-            try:
-                await self._stream.send(self.session.take(CONNECTION_WRITE))
-            except UnreachableError:
-                pass

@@ -112,8 +112,10 @@ class Libp2pHost:
         """Let queues drain for a moment, then say goodbye to everybody."""
         for overlay in self._overlays:
             await overlay.drain()
-        for peer in list(self._peers):
-            self.cut(peer, Cut.CLOSED)
+        async with anyio.create_task_group() as closing:
+            for peer in list(self._peers.values()):
+                for connection in peer.connections:
+                    closing.start_soon(connection.close)
 
     @property
     def peer_id(self) -> str:
@@ -193,6 +195,7 @@ class Libp2pHost:
             initiator=initiator,
             address=address,
             on_stream=self._answer,
+            on_over=self._exit,
             slow_seconds=self._settings.slow_seconds,
         )
         if connection.peer == self.peer_id:
@@ -209,10 +212,7 @@ class Libp2pHost:
 
     async def _run(self, connection: Connection) -> None:
         self._tasks.start_soon(self._identify, connection)
-        try:
-            await connection.run()
-        finally:
-            self._exit(connection)
+        await connection.run()
 
     def _exit(self, connection: Connection) -> None:
         self._guard.exit(connection.peer)

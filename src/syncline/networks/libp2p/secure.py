@@ -79,6 +79,13 @@ class SecureStream:
         self.sent += len(sealed)
         await _send(self._raw, sealed)
 
+    async def end(self) -> None:
+        """Say that nothing more will be sent."""
+        try:
+            await self._raw.send_eof()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            pass
+
     async def close(self) -> None:
         await anyio.aclose_forcefully(self._raw)
 

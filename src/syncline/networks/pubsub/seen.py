@@ -1,13 +1,12 @@
 """Which messages have been seen lately, so that copies are recognised before anything is spent on them.
 
-Bounded in number and in time. An id is remembered only together with a digest of the signed bytes, so that a forged copy
-under the same id is neither taken for the message nor for a repeat of it.
+Bounded in number and in time. An id is remembered together with a token of the message it stood for (its signature, or a
+digest of all its bytes), so that another message under the same id is not taken for a repeat of it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from hashlib import blake2b
 from typing import Literal
 
 from syncline.core.limits import PUBSUB_SEEN, PUBSUB_SEEN_SECONDS
@@ -29,19 +28,15 @@ class Seen:
     def __contains__(self, id: object) -> bool:
         return id in self._known
 
-    def look(self, id: bytes, raw: bytes, now: float) -> Sighting:
+    def look(self, id: bytes, token: bytes, now: float) -> Sighting:
         """Whether the message is new, the same as one seen, or another one under the id of one seen."""
         known = self._known.get(id)
         if known is None or known[1] + self._seconds <= now:
             return "new"
-        return "repeat" if known[0] == _digest(raw) else "differs"
+        return "repeat" if known[0] == token else "differs"
 
-    def add(self, id: bytes, raw: bytes, now: float) -> None:
-        self._known[id] = (_digest(raw), now)
+    def add(self, id: bytes, token: bytes, now: float) -> None:
+        self._known[id] = (token, now)
         self._known.move_to_end(id)
         while len(self._known) > self._limit or next(iter(self._known.values()))[1] + self._seconds <= now:
             self._known.popitem(last=False)
-
-
-def _digest(raw: bytes) -> bytes:
-    return blake2b(raw, digest_size=16).digest()
