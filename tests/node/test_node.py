@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
+import pyarrow.parquet as pq
 import pytest
 
 from syncline.core.errors import ClosedError, ConflictError, UsageError
@@ -129,6 +131,18 @@ async def test_a_follower_gets_every_record_once_in_order_from_where_it_was(
                     await node.service("chirp").publish({"text": str(number)})
                 await anyio.sleep_forever()
     assert seen == list(range(3, 26))
+
+
+async def test_a_node_that_stops_seals_what_it_kept(make_settings: MakeSettings, parts: dict[str, Any]) -> None:
+    settings = make_settings()
+    async with running(settings, **parts) as node:
+        for number in range(3):
+            await node.service("chirp").publish({"text": str(number)})
+    files = list(settings.segments_folder.rglob("*.parquet"))
+    assert [path.name for path in files] == [f"{node.key.peer_id}-{node.journal.epoch}-{1:020d}-{3:020d}.parquet"]
+    assert files[0].parent.relative_to(settings.segments_folder) == Path("protocol=chirp/date=2026-03-01")
+    assert pq.ParquetFile(files[0]).read().column("lsn").to_pylist() == [1, 2, 3]
+    assert node.state == "stopped"
 
 
 async def test_a_node_that_stops_takes_nothing_more_in(

@@ -39,6 +39,7 @@ class NodeCollector(Collector):
         followers.add_metric([], node.deliveries.followers)
         yield followers
         yield from _gauges("journal", node.journal.statistics().items())
+        yield from _gauges("segments", node.drainer.statistics().items())
         for name, service in node.services.items():
             yield from _gauges(name, service.statistics().items())
 

@@ -11,16 +11,17 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import anyio
+import anyio.to_thread
 import structlog
 from anyio.abc import TaskGroup
 
 from syncline.core.clock import Clock, SystemClock
-from syncline.core.errors import UsageError
+from syncline.core.errors import UnavailableError, UsageError
 from syncline.core.keys import NodeKey
 from syncline.core.ports import Archive, Ground, Networks, ProtocolPlugin, Service
 from syncline.core.record import Record
 from syncline.core.settings import Settings
-from syncline.journal import Journal
+from syncline.journal import Drainer, Journal, target_of
 from syncline.node.deliver import Deliveries
 from syncline.node.judge import Judges
 from syncline.node.plugins import protocol_plugins
@@ -58,6 +59,8 @@ class Node:
         self.judges = Judges({})
         self.receiver = Receiver(self.judges, self.journal)
         self.deliveries = Deliveries(self.journal)
+        target = target_of(settings.segments, settings.segments_folder)
+        self.drainer = Drainer(self.journal, target, settings.segments)
         self.services: dict[str, Service] = {}
         for name, plugin in self._plugins.items():
             ground = self._ground(name)
@@ -100,21 +103,29 @@ class Node:
             "verdicts": {"/".join(key): count for key, count in sorted(self.receiver.verdicts.items())},
             "bytes": dict(self.receiver.bytes),
             "journal": self.journal.statistics(),
+            "segments": self.drainer.statistics(),
             "protocols": {name: dict(service.statistics()) for name, service in self.services.items()},
         }
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Start the protocols; returns when every protocol says it can be used."""
+        """Start sealing and the protocols; returns when every protocol says it can be used."""
+        tasks.start_soon(self.drainer.run)
         for name, service in self.services.items():
             await tasks.start(_run_service, name, service)
         self.state = "ready"
         log.info("node_ready", node=self.key.peer_id, epoch=self.journal.epoch, protocols=sorted(self.services))
 
     async def stop(self) -> None:
-        """Take nothing more in, close the journal."""
+        """Take nothing more in, seal what was kept, close the journal."""
         self.state = "stopping"
         self.receiver.close()
-        self.journal.close()
+        try:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self.drainer.drain)
+        except UnavailableError as error:  # the target is away; the next start seals the rest
+            log.warning("segments_not_sealed", error=str(error))
+        finally:
+            self.journal.close()
         self.state = "stopped"
         log.info("node_stopped", node=self.key.peer_id)
 

@@ -57,10 +57,9 @@ function about(status) {
 function flow(statistics) {
   const journal = statistics.journal, segments = statistics.segments ?? {};
   const rows = { "in the journal": count(journal.newest_lsn) };
-  if ("sealed_lsn" in segments) {
-    rows["sealed into segments"] = count(segments.sealed_lsn);
-    rows["waiting to be sealed"] = count(journal.newest_lsn - segments.sealed_lsn);
-  }
+  rows["sealed into segments"] = count(journal.newest_lsn - (segments.unsealed_records ?? 0));
+  rows["waiting to be sealed"] = count(segments.unsealed_records ?? 0);
+  rows["segments of this run"] = count(segments.segments ?? 0);
   return facts(rows);
 }
 
