@@ -25,6 +25,8 @@ COMMANDS: Final = {
     "keys": "Run a node",
     "plugins": "Run a node",
     "tail": "Follow and publish",
+    "pub": "Follow and publish",
+    "sdsp": "Follow and publish",
     "lake": "Look after data",
     "query": "Look after data",
 }

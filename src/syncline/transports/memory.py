@@ -65,7 +65,7 @@ class _Log:
 class MemoryHub:
     """Implements `Transport`; for many tasks of one event loop."""
 
-    capabilities: Final = Capabilities(
+    capabilities = Capabilities(
         max_payload=SDSP_FRAME_MAX, ordered=True, history=True, optimistic=True, durable=False, authenticated=False
     )
 

@@ -76,7 +76,8 @@ def test_put_creates_an_object_and_then_updates_it(client: httpx.Client, served:
         "topic": "sats",
         "kind": "json",
         "status": "synced",
-        "data": {"alt": 549.7, "pad": "x" * 100},
+        "oldest": 0,
+        "value": {"alt": 549.7, "pad": "x" * 100},
     }
     assert state.headers["etag"] == '"1"'
     assert rows(served) == [("accept", uid, None, 0), ("accept", uid, None, 1)]
@@ -91,7 +92,7 @@ def test_every_way_to_publish(client: httpx.Client) -> None:
     kept = frames(client, "a", first=0)
     assert [(frame["serial"], frame.get("ver", 0)) for frame in kept] == [(0, 0), (1, 1), (2, 2), (3, 0), (4, 1)]
     assert (kept[3]["meta"], kept[4]["frozen"]) == ({"why": "test"}, True)
-    assert [client.get("/sdsp/a", params={"at": n}).json()["data"]["n"] for n in range(5)] == [0, 1, 2, 3, 3]
+    assert [client.get("/sdsp/a", params={"at": n}).json()["value"]["n"] for n in range(5)] == [0, 1, 2, 3, 3]
     assert client.get("/sdsp/a").json()["status"] == "frozen"
 
 
@@ -102,7 +103,7 @@ def test_text_and_binary_objects(client: httpx.Client) -> None:
     assert client.get("/sdsp/t").json()["kind"] == "text"
     binary = client.get("/sdsp/b").json()
     assert (binary["kind"], binary["encoding"], binary["serial"]) == ("binary", "base64", 1)
-    assert base64.b64decode(binary["data"]) == b"\0\xff" * 100 + b"!"
+    assert base64.b64decode(binary["value"]) == b"\0\xff" * 100 + b"!"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_ready_frames_are_kept_to_the_byte(client: httpx.Client, served: NodeThr
     assert publish(client, frame=text, topic="t")["serial"] == 0
     [record] = served.node.journal.read(RecordQuery(protocol="sdsp"))
     assert record.raw == text.encode()
-    assert client.get("/sdsp/r").json()["data"] == {"n": 15.0}
+    assert client.get("/sdsp/r").json()["value"] == {"n": 15.0}
     decoded = client.get(f"/api/v1/records/{record.epoch}/{record.lsn}").json()
     assert decoded["decoded"]["X-more"] == [1, 2]
 
@@ -204,14 +205,26 @@ def test_an_unknown_object_is_not_found(client: httpx.Client) -> None:
 
 def test_a_uid_may_hold_slashes_and_spaces(client: httpx.Client) -> None:
     publish(client, uid="sats/low orbit/1", data=1)
-    assert client.get("/sdsp/sats%2Flow%20orbit%2F1").json()["data"] == 1
+    assert client.get("/sdsp/sats%2Flow%20orbit%2F1").json()["value"] == 1
     assert client.get("/sdsp/sats/low%20orbit/1/frames").json()[0]["serial"] == 0
+
+
+def test_the_objects_of_a_node_are_listed(client: httpx.Client) -> None:
+    publish(client, uid="b", data="text", topic="words")
+    publish(client, uid="a", data={"n": 0})
+    publish(client, uid="a", do="freeze")
+    publish(client, frame={"uid": "c", "serial": 0, "data": [1]})
+    assert client.get("/sdsp/").json()["objects"] == [
+        {"uid": "a", "topic": "a", "serial": 1, "kind": "json", "status": "frozen"},
+        {"uid": "b", "topic": "words", "serial": 0, "kind": "text", "status": "synced"},
+        {"uid": "c", "topic": "c", "serial": 0, "kind": "json", "status": "synced"},
+    ]
 
 
 def test_a_long_poll_answers_when_there_is_news(client: httpx.Client, served: NodeThread) -> None:
     publish(client, uid="a", data={"n": 0})
     assert client.get("/sdsp/a", params={"after": -1}).json()["serial"] == 0
-    assert client.get("/sdsp/a", params={"after": 0, "wait": "0.05"}).status_code == 204
+    assert client.get("/sdsp/a", params={"after": 0, "wait": "0.05"}).json()["serial"] == 0
 
     async def both() -> tuple[int, int]:
         async with httpx.AsyncClient(base_url=served.url) as other, anyio.create_task_group() as tasks:
@@ -259,7 +272,7 @@ def test_an_object_survives_a_restart_of_its_node(served: NodeThread) -> None:
     served.stop()
     served.start()
     with httpx.Client(base_url=served.url, timeout=10) as client:
-        assert client.get("/sdsp/a").json()["data"]["n"] == 1
+        assert client.get("/sdsp/a").json()["value"]["n"] == 1
         third = publish(client, uid="a", data={"n": 2, "pad": "x" * 100})
         assert (third["serial"], third["ver"]) == (2, 2)
 
@@ -271,7 +284,7 @@ def test_memory_holds_a_bounded_number_of_objects(tmp_path: Path) -> None:
             for n in range(10):
                 publish(client, uid=f"o{n}", data={"n": n})
             assert node.node.service("sdsp").statistics()["objects_live"] == 3
-            assert [client.get(f"/sdsp/o{n}").json()["data"]["n"] for n in range(10)] == list(range(10))
+            assert [client.get(f"/sdsp/o{n}").json()["value"]["n"] for n in range(10)] == list(range(10))
             assert [publish(client, uid=f"o{n}", data={"n": -n - 1})["serial"] for n in range(10)] == [1] * 10
             assert node.node.service("sdsp").statistics()["objects_live"] == 3
     finally:
@@ -364,7 +377,7 @@ class TestHistory:
         monkeypatch.setattr("syncline.protocols.sdsp.web.SDSP_INLINE_BYTES", 2_000_000)
         [found] = httpx.get(public.url + self.path(frame)).json()
         assert found["data"] == "x" * 1_100_000
-        assert trusted.get("/sdsp/big").json()["data"] == "x" * 1_100_000
+        assert trusted.get("/sdsp/big").json()["value"] == "x" * 1_100_000
         assert publish(trusted, uid="big", data="x" * 1_100_000 + "y")["kind"] == "delta"
 
 

@@ -201,6 +201,7 @@ class SdspService:
             serial=frame.serial,
             base=frame.base,
             topic=topic,
+            kind=frame.holds,
             owner=owner,
             floor=self._floor,
             frozen_at=frame.serial if frame.frozen else None,

@@ -33,7 +33,7 @@ from syncline.protocols.sdsp.plugins import ObjectStorage
 from syncline.protocols.sdsp.rebuild import Problem, State, content_of, fold, object_at
 from syncline.protocols.sdsp.rules import KIND, PROTOCOL, Known, frame_id
 from syncline.protocols.sdsp.session import Head
-from syncline.protocols.sdsp.wire import Frame, Kind, decode, resolve
+from syncline.protocols.sdsp.wire import Frame, Kind, ObjectKind, decode, resolve
 
 SPACE: Final = "sdsp.object"  # key: uid; value: Tip
 
@@ -44,6 +44,7 @@ class Tip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     serial: int  # the newest
     base: int  # the full frame it builds on
     topic: str
+    kind: ObjectKind = ObjectKind.JSON
     owner: str = ""  # the publisher the object is pinned to; empty: to nobody
     frozen_at: int | None = None
     floor: int = 0  # the full frame's record comes after this lsn, so that it is found without reading all before
@@ -54,9 +55,15 @@ class Tip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         frozen_at = frame.serial if frame.frozen else self.frozen_at
         if frame.serial <= self.serial:
             return msgspec.structs.replace(self, frozen_at=frozen_at, floor=min(self.floor, floor))
-        floor = floor if frame.kind is Kind.FULL else self.floor
+        full = frame.kind is Kind.FULL
         return msgspec.structs.replace(
-            self, serial=frame.serial, base=frame.base, frozen_at=frozen_at, floor=floor, head=None
+            self,
+            serial=frame.serial,
+            base=frame.base,
+            kind=frame.holds if full else self.kind,
+            frozen_at=frozen_at,
+            floor=floor if full else self.floor,
+            head=None,
         )
 
 
@@ -131,6 +138,17 @@ class Shelf:
         if tip is None:
             raise NotFoundError("this node has no object of that name", about=uid)
         return tip
+
+    async def listed(self, limit: int) -> list[tuple[str, Tip]]:
+        """Objects by name."""
+        found = await anyio.to_thread.run_sync(self._ground.state.scan_state, SPACE, b"", limit)
+        return [(key.decode(), msgspec.json.decode(stored, type=Tip)) for key, stored in found]
+
+    async def oldest(self, uid: str) -> int | None:
+        """The serial of the first frame that is kept."""
+        query = RecordQuery(protocol=PROTOCOL, kind=KIND, key=uid, verdict=Outcome.ACCEPT, limit=1)
+        found = await anyio.to_thread.run_sync(self._ground.records.read, query)
+        return found[0].seq if found else None
 
     async def page(self, uid: str, first: int, last: int | None = None) -> list[tuple[int, bytes]]:
         """Serials and payloads from `first` on, ascending, as many as one answer may hold; at least one if any is kept."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -20,11 +20,11 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from syncline.core.errors import NotFoundError, SynclineError, UsageError
-from syncline.core.limits import SDSP_INLINE_BYTES, SDSP_KEEP_ALIVE_SECONDS, SDSP_SERIAL_MAX
+from syncline.core.limits import SDSP_INLINE_BYTES, SDSP_KEEP_ALIVE_SECONDS, SDSP_PAGE_FRAMES, SDSP_SERIAL_MAX
 from syncline.core.ports import WebMount
 from syncline.formats import sse
 from syncline.networks.background import background
-from syncline.protocols.sdsp.rebuild import State
+from syncline.protocols.sdsp.rebuild import State, Status
 from syncline.protocols.sdsp.service import SdspService
 from syncline.protocols.sdsp.shelf import Shelf
 from syncline.protocols.sdsp.wire import ObjectKind, decode, encode, object_to_bytes
@@ -40,6 +40,7 @@ def mount(service: SdspService) -> WebMount:
     routes = _Routes(service)
     router = Router(
         [
+            Route("/", routes.objects),
             Route("/{uid:path}/history/{token}", routes.history),
             Route("/{uid:path}/frames", routes.frames),
             Route("/{uid:path}/events", routes.events),
@@ -55,26 +56,52 @@ class _Routes:
         self._service = service
         self._shelf: Shelf = service.shelf
 
+    async def objects(self, request: Request) -> Response:
+        """The objects of this node."""
+        found = [
+            {
+                "uid": uid,
+                "topic": tip.topic,
+                "serial": tip.serial,
+                "kind": tip.kind,
+                "status": Status.SYNCED if tip.frozen_at is None else Status.FROZEN,
+            }
+            for uid, tip in await self._shelf.listed(SDSP_PAGE_FRAMES)
+        ]
+        return _json({"objects": found})
+
     async def state(self, request: Request) -> Response:
-        """The newest object; `at`: as it was after a serial; `after` and `wait`: once there is a newer one."""
+        """The newest object; `at`: as it was after a serial; `after` and `wait`: as soon as there is a newer one."""
         uid = request.path_params["uid"]
         if (at := _whole(request, "at")) is not None:
-            return _object(await self._shelf.state_at(uid, at), self._shelf.tip(uid).topic)
-        after = _whole(request, "after")
-        if after is not None and not await self._newer(uid, after, _seconds(request)):
-            return Response(status_code=204)
-        return _object(await self._shelf.state(uid), self._shelf.tip(uid).topic)
+            return await self._object(await self._shelf.state_at(uid, at))
+        if (after := _whole(request, "after")) is not None:
+            await self._newer(uid, after, _seconds(request))
+        return await self._object(await self._shelf.state(uid))
 
-    async def _newer(self, uid: str, after: int, wait: float) -> bool:
-        """Whether there is a serial above `after`, in time."""
+    async def _object(self, state: State) -> Response:
+        body = {
+            "uid": state.uid,
+            "serial": state.serial,
+            "ver": state.ver,
+            "topic": self._shelf.tip(state.uid).topic,
+            "kind": state.kind,
+            "status": state.status,
+            "oldest": await self._shelf.oldest(state.uid),
+            "value": state.value,
+            **({"encoding": "base64"} if state.kind is ObjectKind.BINARY else {}),
+        }
+        return _json(body, {"etag": f'"{state.serial}"', "cache-control": "no-store"})
+
+    async def _newer(self, uid: str, after: int, wait: float) -> None:
+        """Wait for a serial above `after`, but not for ever."""
         with self._shelf.watching(uid) as watch, anyio.move_on_after(wait):
             while True:
                 news = watch.look()
                 tip, _ = self._shelf.tips.get(uid)
                 if tip is not None and tip.serial > after:
-                    return True
+                    return
                 await news.wait()
-        return False
 
     async def frames(self, request: Request) -> Response:
         """Frames as an array: a range (`first`, `last`), the newest one (`newest=1`), or what follows `after`."""
@@ -219,20 +246,8 @@ async def _until_closed(socket: WebSocket, scope: anyio.CancelScope) -> None:
         scope.cancel()
 
 
-def _object(state: State, topic: str) -> Response:
-    binary = state.kind is ObjectKind.BINARY
-    body = {
-        "uid": state.uid,
-        "serial": state.serial,
-        "ver": state.ver,
-        "topic": topic,
-        "kind": state.kind,
-        "status": state.status,
-        "data": state.value,
-        **({"encoding": "base64"} if binary else {}),
-    }
-    headers = {"etag": f'"{state.serial}"', "cache-control": "no-store"}
-    return Response(msgspec.json.encode(body), headers=headers, media_type="application/json")
+def _json(value: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), headers=headers, media_type="application/json")
 
 
 def _json_array(payloads: list[bytes]) -> Response:

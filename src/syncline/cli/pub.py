@@ -1,0 +1,80 @@
+"""`syncline pub`: publish through a running node, one sub-command per protocol."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from syncline.cli import output
+from syncline.cli.common import JsonFlag, NodeUrl, invocation
+from syncline.core.errors import UsageError
+
+app = typer.Typer(help="Publish through a running node.", no_args_is_help=True)
+KINDS = ("json", "text", "binary")
+
+
+@app.command()
+def sdsp(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="The object; - is standard input")] = "-",
+    uid: Annotated[str, typer.Option(help="Which object [default: a new one]")] = "",
+    topic: Annotated[str, typer.Option(help="What it is published under [default: its uid]")] = "",
+    kind: Annotated[str | None, typer.Option(help="json, text or binary [default: by the content]")] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Send the whole object even if a delta would do")] = False,
+    delta: Annotated[
+        str | None, typer.Option(metavar="ALG", help="FILE is a delta of this algorithm (jp, md, X-mp, X-vcdiff)")
+    ] = None,
+    node: NodeUrl = None,
+    json: JsonFlag = False,
+) -> None:
+    """Publish an object, or its new state if it is there already. Prints its uid and serial.
+
+    Example: [bold]echo '{"alt": 550.5}' | syncline pub sdsp --uid sat-1 --topic sats[/bold]
+    """
+    from syncline.cli.client import NodeClient
+
+    content = sys.stdin.buffer.read() if file == "-" else _read(file)
+    if delta is not None:
+        body = {"do": "delta", "alg": delta, **_named("delta", content, kind)}
+    else:
+        body = {"do": "replace" if whole else "put", **_named("data", content, kind)}
+    with NodeClient.of(invocation(context).settings(), node) as client:
+        answer = client.post("/api/v1/publish/sdsp", {**body, "uid": uid, "topic": topic})
+    if json:
+        output.json_line(answer)
+    else:
+        unchanged = "" if answer["published"] else "  (nothing changed)"
+        print(f"{answer['uid']}  {answer['serial']}{unchanged}")
+
+
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read it: {error.strerror}", about=file) from None
+
+
+def _named(name: str, content: bytes, kind: str | None) -> dict[str, Any]:
+    """The content as the API takes it, and what kind it is: JSON if it can be read so, else text, else binary."""
+    import base64
+
+    import msgspec
+
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"a kind is one of {', '.join(KINDS)}, not {kind!r}")
+    if kind in (None, "json"):
+        try:
+            return {name: msgspec.json.decode(content), "kind": "json"}
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if kind == "json":
+                raise UsageError(f"this is not JSON: {error}") from None
+    if kind in (None, "text"):
+        try:
+            return {name: content.decode(), "kind": "text"}
+        except UnicodeDecodeError as error:
+            if kind == "text":
+                raise UsageError(f"this is not UTF-8: {error}") from None
+    return {name: base64.b64encode(content).decode(), "kind": "binary"}
