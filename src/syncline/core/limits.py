@@ -231,3 +231,14 @@ NDN_PARTIAL_SECONDS: Final = 0.5
 NDN_UDP_IDLE_SECONDS: Final = 600.0  # after which a UDP face is forgotten
 NDN_DATAGRAM_BYTES: Final = 1_400  # larger packets are sent as fragments over UDP
 NDN_ENDPOINT_PENDING: Final = 8_192  # questions of one application that wait for an answer
+
+# SVS-PS
+SVS_SEQ_MAX: Final = 2**53 - 1  # larger sequence numbers are not believed; other implementations cannot count further
+SVS_SEGMENT_BYTES: Final = 8_000  # payload of one packet; larger payloads are segmented
+SVS_SEGMENTS: Final = 8_192  # packets of one publication
+SVS_PUBLICATION_BYTES: Final = 32 * MIB
+SVS_VECTOR_ENTRIES: Final = 1_024  # entries of one state vector that are looked at
+SVS_MAPPING_ENTRIES: Final = 256  # entries of one MappingData that are looked at
+SVS_MAPPING_BATCH: Final = 10  # sequence numbers in one mapping query
+SVS_MAPPING_ANSWER: Final = 64  # sequence numbers of one query that are answered
+SVS_EXTRA_BYTES: Final = 1_024  # further blocks of one mapping entry
