@@ -37,7 +37,7 @@ def test_a_published_object_lands_in_the_tables_and_can_be_read_at_any_serial(ru
     assert [frame["kind"] for frame in frames] == ["full", "delta", "delta", "delta"]
     [current] = rows(run("query", "SELECT serial, status, value FROM sdsp_objects WHERE uid = 'sat-1'", "--json"))
     assert (current["serial"], current["status"]) == (3, "synced")
-    assert json.loads(current["value"]) == versions[3] == live[0]
+    assert json.loads(current["value"]) == versions[3] == live[0]["value"]
     for serial, version in enumerate(versions):
         [then] = rows(run("query", f"SELECT sdsp_object('sat-1', {serial}) AS value", "--json"))
         assert json.loads(then["value"]) == version
