@@ -207,6 +207,10 @@ def test_unknown_attributes_are_kept_and_sent_on() -> None:
     raw = b'{"uid":"u","serial":0,"data":1,"X-route":["a",{"b":null}],"extras":3,"colour":"red"}'
     assert decode(raw).extras == {"X-route": ["a", {"b": None}], "extras": 3, "colour": "red"}
     assert encode(decode(raw)) == raw
+    for name in ("extras", "\ue000extras", "data_uri"):
+        for odd in ("3", '"x"', '{"a":1}', "null"):
+            raw = f'{{"uid":"u","serial":0,"data":1,"{name}":{odd}}}'.encode()
+            assert encode(decode(raw)) == raw
 
 
 def test_adding_a_history_location_touches_nothing_else() -> None:
