@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 
 
 class TokenBucket:
@@ -28,3 +29,29 @@ class TokenBucket:
             self._tokens -= tokens
             return 0.0
         return (tokens - self._tokens) / self._rate if tokens <= self._burst and self._rate > 0 else math.inf
+
+
+class TokenBuckets:
+    """A bucket for each key, for a bounded number of keys: the one not used for longest is forgotten first.
+
+    A forgotten key starts with a full bucket again, so `keys` must be large against how many keep a bucket busy.
+    """
+
+    __slots__ = ("_buckets", "_burst", "_keys", "_rate")
+
+    def __init__(self, rate: float, burst: float, keys: int) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._keys = keys
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, key: str, now: float, tokens: float = 1.0) -> float:
+        """As `TokenBucket.take`, from the bucket of this key."""
+        bucket = self._buckets.pop(key, None) or TokenBucket(self._rate, self._burst, now)
+        self._buckets[key] = bucket
+        if len(self._buckets) > self._keys:
+            self._buckets.popitem(last=False)
+        return bucket.take(now, tokens)

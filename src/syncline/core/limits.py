@@ -161,9 +161,31 @@ FLATBUFFERS_SHARED_BYTES: Final = 4 * KIB  # and this much on top, so that small
 NDN_PACKET_BYTES: Final = 8_800  # the largest packet any NDN forwarder takes
 NDN_NAME_COMPONENTS: Final = 64
 NDN_FORWARDING_HINTS: Final = 8
+
 # SDS exchange
 SDS_MESSAGE_BYTES: Final = 1_000_000  # of one frame, without the length in front
+SDS_ANSWER_BYTES: Final = SDS_MESSAGE_BYTES + 4 * KIB  # of an answer: the largest record must fit into one
+SDS_PAGE_BYTES: Final = 900_000  # at which an answer is full
+SDS_PAGE_RECORDS: Final = 1_000  # in one answer
+SDS_PAGE_DEFAULT: Final = 100  # records, where a request does not say
+SDS_OFFSET_MAX: Final = 1_000_000
 SDS_TEXT_MAX: Final = 256  # characters of ids, names and keys in messages
+SDS_LIST_MAX: Final = 1_024  # schemas or capabilities in one message
+SDS_FILTER_DEPTH: Final = 8
+SDS_FILTER_NODES: Final = 64
+SDS_FILTER_VALUES: Final = 256  # in the list of one `in` or `notIn`
+SDS_BLOOM_BYTES: Final = 512 * KIB
+SDS_BLOOM_HASHES: Final = 32
+SDS_PUBLISH_RATE: Final = 10  # a second: per publisher on gossip, per peer on streams
+SDS_QUERY_RATE: Final = 100  # a second per peer
+SDS_SUBSCRIPTIONS: Final = 100  # active ones per peer
+SDS_RATED_PEERS: Final = 10_000  # peers and publishers whose rates are remembered
+SDS_QUERY_SECONDS: Final = 10.0  # after which a query has timed out
+SDS_SCAN_RECORDS: Final = 200_000  # records one query may look at
+SDS_SCAN_PAGE: Final = 500  # records read from the journal at once
+SDS_OPEN_REQUESTS: Final = 8  # of one stream that are being answered
+SDS_WAITING_REQUESTS: Final = 1_024  # of one stream that wait for an answer
+
 # the relay network
 RELAY_TTL_MAX: Final = 86_400  # seconds a message may ask to be cached
 RELAY_TTL_DEFAULT: Final = 21_600
