@@ -25,6 +25,7 @@ from syncline.networks.signal import Signal
 
 NEGOTIATE_SECONDS: Final = 10.0
 GOODBYE_SECONDS: Final = 3.0  # for sending what is left, and again for the peer to hang up
+CLOSE_SECONDS: Final = 30.0  # for the peer to end a stream that we have closed
 GRACE_SECONDS: Final = 10.0  # for handlers to read what had arrived when the peer left
 UNANSWERED_OUTPUT: Final = 4 * CONNECTION_OUTPUT  # control frames of ours a peer may leave unread
 
@@ -84,11 +85,10 @@ class Channel:
         self.changed.set()
 
     def close(self) -> None:
-        """End our side; reset if the peer has not ended its own."""
-        self.end()
-        if not self._state.remote_end:
-            self.reset()
-        self.connection.forget(self._state)
+        """End our side and read no more. The peer gets all that was sent, and some time to end its own side."""
+        self.connection.session.abandon(self._state)
+        self.connection.leave(self._state)
+        self.changed.set()
 
 
 class Connection:
@@ -117,6 +117,7 @@ class Connection:
         self._on_over = on_over
         self._slow_seconds = slow_seconds
         self._channels: dict[int, Channel] = {}
+        self._closing: dict[int, tuple[yamux.MuxStream, float]] = {}  # streams the peer has yet to end
         self._link: anyio.CancelScope | None = None
         self._handlers: TaskGroup | None = None
         self._heard = anyio.current_time()
@@ -193,6 +194,12 @@ class Connection:
         with anyio.fail_after(NEGOTIATE_SECONDS):
             channel.protocol = await respond(channel, protocols)
 
+    def leave(self, state: yamux.MuxStream) -> None:
+        """Nobody here uses the stream any more; it is over when the peer has ended it too, or after a while."""
+        self.forget(state)
+        if not state.remote_end:
+            self._closing[state.id] = (state, anyio.current_time())
+
     def forget(self, state: yamux.MuxStream) -> None:
         self._channels.pop(state.id, None)
         self.output.set()
@@ -257,6 +264,7 @@ class Connection:
         while True:
             await anyio.sleep(self._slow_seconds / 4)
             now = anyio.current_time()
+            self._reset_overdue(now)
             if self._sending_since is not None and now - self._sending_since > self._slow_seconds:
                 self.cut(Cut.SLOW_READER)
             elif now - self._heard > 2 * KEEPALIVE_SECONDS:
@@ -264,4 +272,11 @@ class Connection:
             elif now - max(self._heard, pinged) > KEEPALIVE_SECONDS:
                 pings, pinged = pings + 1, now
                 self.session.ping(pings)
+                self.output.set()
+
+    def _reset_overdue(self, now: float) -> None:
+        for state, since in list(self._closing.values()):
+            if state.remote_end or now - since > CLOSE_SECONDS:
+                del self._closing[state.id]
+                self.session.reset(state)
                 self.output.set()

@@ -41,6 +41,7 @@ from syncline.networks.signal import Signal
 log = structlog.get_logger()
 PING: Final = "/ipfs/ping/1.0.0"
 PING_BYTES: Final = 32
+TWO_OVERLAYS: Final = "/syncline/two-overlays/1.0.0"  # said in identify, spoken never: see `_join_overlays`
 IDENTIFY_SECONDS: Final = 10.0
 IDENTIFY_FRAMING: Final = Framing("varint", identify.MESSAGE_MAX)
 RECONNECT: Final = Backoff(first=1.0, longest=60.0)
@@ -365,7 +366,7 @@ class Libp2pHost:
             identify.Identity(
                 public_key=ED25519_KEY_PREFIX + self._key.public,
                 addresses=tuple(addresses or [address.to_bytes() for address in self._listening]),
-                protocols=tuple(self._protocols()),
+                protocols=(*self._protocols(), TWO_OVERLAYS),
                 observed=connection.address.to_bytes(),
                 protocol_version="ipfs/0.1.0",
                 agent=f"syncline/{version('syncline')}",
@@ -378,10 +379,8 @@ class Libp2pHost:
         with suppress(SynclineError, TimeoutError), anyio.fail_after(IDENTIFY_SECONDS):
             channel = await connection.open([identify.PROTOCOL])
             await self._hear_identity(channel)
-        if peer is not None and peer.connections:
-            said = peer.identity.protocols if peer.identity is not None else None
-            for overlay in self._overlays:
-                overlay.peer_joined(connection.peer, said)
+        if peer is not None and peer.connections and peer.identity is None:
+            self.gossip.peer_joined(connection.peer, None)
 
     async def _hear_identity(self, channel: Channel) -> None:
         reader = IDENTIFY_FRAMING.reader()
@@ -398,8 +397,18 @@ class Libp2pHost:
         known = self._peers.get(peer)
         if known is not None:
             known.identity = identity
-            for overlay in self._overlays:
-                overlay.peer_joined(peer, identity.protocols)
+            self._join_overlays(peer, identity.protocols)
+
+    def _join_overlays(self, peer: str, protocols: Sequence[str]) -> None:
+        """Offer a peer to the overlays it speaks.
+
+        GossipSub implementations also answer to FloodSub's name, for old peers, but keep only one stream per peer: a
+        second would end the first. So a peer with both names is a GossipSub peer, unless it says that it keeps them
+        apart, as we do, or opens a FloodSub stream itself.
+        """
+        self.gossip.peer_joined(peer, protocols)
+        if TWO_OVERLAYS in protocols or not set(protocols) & set(self.gossip.router.protocols):
+            self.flood.peer_joined(peer, protocols)
 
     async def _push_identity(self, peer: str) -> None:
         """Tell a peer that we speak something new."""

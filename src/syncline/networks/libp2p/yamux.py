@@ -55,7 +55,7 @@ Event = Opened | Changed | Pong | GoneAway
 class MuxStream:
     """State of one stream. Changed only by its session."""
 
-    __slots__ = ("consumed", "credit", "id", "inbox", "local_end", "remote_end", "reset", "room")
+    __slots__ = ("abandoned", "consumed", "credit", "id", "inbox", "local_end", "remote_end", "reset", "room")
 
     def __init__(self, number: int) -> None:
         self.id = number
@@ -64,6 +64,7 @@ class MuxStream:
         self.consumed = 0  # bytes taken from the inbox and not yet given back as credit
         self.inbox = bytearray()
         self.local_end = self.remote_end = self.reset = False
+        self.abandoned = False  # nobody reads it any more
 
 
 class Session:
@@ -116,6 +117,12 @@ class Session:
             stream.local_end = True
             self._write(WINDOW, FIN, stream.id, 0)
             self._forget_if_over(stream)
+
+    def abandon(self, stream: MuxStream) -> None:
+        """End our side and drop whatever the peer still sends, without disturbing what it has yet to read."""
+        self.end(stream)
+        stream.abandoned = True
+        stream.inbox.clear()
 
     def reset(self, stream: MuxStream) -> None:
         """End both directions at once."""
@@ -181,7 +188,8 @@ class Session:
             if length > stream.credit:
                 raise DecodeError("more bytes than the window allows", reason=Reason.QUOTA_EXCEEDED)
             stream.credit -= length
-            stream.inbox += content
+            if not stream.abandoned:
+                stream.inbox += content
         else:
             if stream.room + length > WINDOW_LIMIT:
                 raise DecodeError("a window beyond 32 bits", reason=Reason.INVALID_FIELD)
