@@ -18,6 +18,7 @@ from syncline.cli.common import Invocation
 from syncline.core.errors import SynclineError
 
 COMMANDS: Final = {
+    "demo": "Run a node",
     "init": "Run a node",
     "up": "Run a node",
     "doctor": "Run a node",
