@@ -59,7 +59,7 @@ def test_a_segment_holds_the_records_of_one_protocol_and_day(
     assert all(info.siblings == siblings and (info.lo, info.hi) == (1, 4) for info in infos)
     assert [n.path for n in target.list()] == sorted(siblings)
     records = [
-        r for path in siblings for b in read_segment(target.read(path), path).to_batches() for r in from_arrow(b)
+        r for path in siblings for b in read_segment(target.read(path), path)[1].to_batches() for r in from_arrow(b)
     ]
     assert sorted(records, key=lambda record: record.lsn) == journal.read(RecordQuery())
 

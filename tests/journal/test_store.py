@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from syncline.core.errors import ClosedError, ConflictError, UsageError
+from syncline.core.errors import ClosedError, ConflictError, CorruptionError, UnavailableError, UsageError
 from syncline.core.ports import RecordQuery, StateChange
 from syncline.core.record import SEQ_MAX, Direction
 from syncline.core.verdict import Outcome, Reason
 from syncline.formats.records import to_arrow
 from syncline.journal import Journal
-from tests.journal.conftest import NOW, HandClock, arrival
+from tests.journal.conftest import NOW, HandClock, arrival, execute
 
 pytestmark = pytest.mark.anyio
 
@@ -130,3 +135,188 @@ def test_another_nodes_journal_is_refused(open_journal: Callable[..., Journal]) 
     open_journal().close()
     with pytest.raises(UsageError, match="belongs to node"):
         open_journal(node="other")
+
+
+async def test_a_full_queue_makes_callers_wait_and_loses_nobody(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_QUEUE_MAX", 3)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_COMMIT_RECORDS", 2)
+    lsns: list[int] = []
+
+    async def append(n: int) -> None:
+        (receipt,) = await journal.append([arrival(b"%d" % n)])
+        assert receipt.record is not None
+        lsns.append(receipt.record.lsn)
+
+    async with anyio.create_task_group() as tasks:
+        for n in range(40):
+            tasks.start_soon(append, n)
+        assert len(journal._writer.queue) <= 3
+    assert sorted(lsns) == list(range(1, 41))
+    assert journal.statistics()["largest_group"] <= 2
+
+
+async def test_appends_of_one_task_keep_their_order_among_those_of_others(journal: Journal) -> None:
+    async def append(name: bytes) -> None:
+        for n in range(20):
+            await journal.append([arrival(b"%b %d" % (name, n), topic=name.decode(), seq=n)])
+
+    async with anyio.create_task_group() as tasks:
+        for name in (b"a", b"b", b"c"):
+            tasks.start_soon(append, name)
+    for topic in "abc":
+        assert [record.seq for record in journal.read(RecordQuery(topic=topic))] == list(range(20))
+
+
+async def test_a_cancelled_append_disturbs_nobody(journal: Journal) -> None:
+    with anyio.move_on_after(0):
+        await journal.append([arrival(b"cancelled")])
+    (receipt,) = await journal.append([arrival(b"after")])
+    assert receipt.accepted
+    assert [record.lsn for record in journal.read(RecordQuery())] in ([1], [1, 2])
+
+
+async def test_closing_commits_what_is_queued_and_wakes_who_waits(open_journal: Callable[..., Journal]) -> None:
+    journal = open_journal()
+    refused = []
+
+    async def tail() -> None:
+        try:
+            await journal.wait(10)
+        except ClosedError:
+            refused.append(True)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tail)
+        tasks.start_soon(journal.append, [arrival(b"queued")])
+        await anyio.wait_all_tasks_blocked()
+        await anyio.to_thread.run_sync(journal.close)
+    assert refused == [True]
+    assert open_journal().newest() == 1
+
+
+async def test_state_alone_is_kept_without_a_record(open_journal: Callable[..., Journal]) -> None:
+    journal = open_journal()
+    assert await journal.append([], [StateChange(space="s", key=b"k", value=b"v")]) == []
+    journal.close()
+    assert open_journal().get_state("s", b"k") == b"v"
+
+
+async def test_expectations_see_the_changes_before_them_in_the_same_append(journal: Journal) -> None:
+    def change(value: bytes | None, expect: bytes | None) -> StateChange:
+        return StateChange(space="s", key=b"k", value=value, expect=expect)
+
+    await journal.append([], [change(b"1", None), change(b"2", b"1"), change(None, b"2"), change(b"3", None)])
+    assert journal.get_state("s", b"k") == b"3"
+    with pytest.raises(ConflictError):
+        await journal.append([], [change(b"4", b"3"), change(b"5", b"3")])
+    assert journal.get_state("s", b"k") == b"3"
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"seq": -1}, "seq must lie between"),
+        ({"seq": 2**64}, "seq must lie between"),
+        ({"topic": "t" * 1025}, "at most 1024 characters"),
+        ({"id": bytes(1025)}, "at most 1024 characters"),
+        ({"topic": "\ud800"}, "not Unicode"),
+        ({"received_at": -1}, "times are microseconds"),
+        ({"received_at": 2**60}, "before the year 10000"),
+        ({"expires_at": 2**63}, "times are microseconds"),
+        ({"protocol": "../up"}, "letters, digits"),
+        ({"protocol": ""}, "letters, digits"),
+        ({"verdict": Outcome.REJECT}, "needs a reason"),
+    ],
+)
+async def test_what_the_journal_cannot_hold_is_refused_whole(
+    journal: Journal, fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(UsageError, match=problem):
+        await journal.append([arrival(b"good"), arrival(**fields)])
+    assert journal.newest() == 0
+
+
+async def test_an_ignored_message_is_a_row_without_raw_bytes(journal: Journal) -> None:
+    (receipt,) = await journal.append([arrival(verdict=Outcome.IGNORE, reason=Reason.NOT_SUBSCRIBED, raw=b"dropped")])
+    assert receipt.arrival.raw is None
+    assert journal.read(RecordQuery())[0].raw is None
+
+
+async def test_large_raw_bytes_are_kept_beside_the_database(journal: Journal) -> None:
+    raw = bytes(range(256)) * 5_000
+    (receipt,) = await journal.append([arrival(raw=raw)])
+    (record,) = journal.read(RecordQuery())
+    assert record == receipt.record
+    assert (record.raw, record.raw_ref) == (None, sha256(raw).hexdigest())
+    assert journal.raw(record) == raw
+    assert record.raw_ref is not None
+    path = journal.path.parent / "blobs" / record.raw_ref[:2] / record.raw_ref
+    path.write_bytes(raw[:-1])
+    with pytest.raises(CorruptionError, match="do not match their hash"):
+        journal.raw(record)
+
+
+async def test_a_flood_of_large_rejects_leaves_no_blobs(journal: Journal) -> None:
+    (receipt,) = await journal.append([arrival(raw=bytes(2**20 + 1), verdict=Outcome.REJECT, reason=Reason.OVERSIZE)])
+    assert receipt.record is not None
+    assert (receipt.record.raw, receipt.record.raw_ref) == (None, None)
+    assert not (journal.path.parent / "blobs").exists()
+
+
+def test_a_second_writer_is_kept_out(open_journal: Callable[..., Journal]) -> None:
+    open_journal()
+    with pytest.raises(UnavailableError, match="another process has this journal open"):
+        open_journal()
+
+
+def test_many_threads_append_at_once(journal: Journal) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda n: journal.append_sync([arrival(b"%d" % n)])[0], range(200)))
+    assert sorted(receipt.record.lsn for receipt in found if receipt.record) == list(range(1, 201))
+
+
+def test_two_event_loops_share_one_journal(journal: Journal) -> None:
+    async def some(name: bytes) -> None:
+        for n in range(30):
+            await journal.append([arrival(b"%b %d" % (name, n))])
+
+    def loop(name: bytes) -> None:
+        anyio.run(some, name, backend=name.decode())
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(loop, (b"trio", b"asyncio")))
+    assert journal.newest() == 60
+
+
+def test_an_epoch_is_sixteen_hex_digits_and_later_ones_sort_later(
+    open_journal: Callable[..., Journal], tmp_path: Path, clock: HandClock
+) -> None:
+    first = open_journal(path=tmp_path / "1.db").epoch
+    clock.forward(1)
+    second = open_journal(path=tmp_path / "2.db").epoch
+    assert re.fullmatch("[0-9a-f]{16}", first)
+    assert first < second
+    assert int(first[:12], 16) == NOW // 1_000
+
+
+def test_a_file_that_is_no_journal_is_named_as_damage(open_journal: Callable[..., Journal], tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_bytes(b"not a database" * 1_000)
+    with pytest.raises(CorruptionError) as error:
+        open_journal()
+    assert error.value.exit_code == 4
+    assert error.value.about == str(tmp_path / "journal.db")
+    assert (tmp_path / "journal.db").read_bytes().startswith(b"not a database")
+
+
+def test_damage_met_while_writing_stops_the_intake_and_is_shown(journal: Journal) -> None:
+    journal.append_sync([arrival(b"1")], [StateChange(space="s", key=b"k", value=b"v")])
+    execute(journal, "UPDATE state SET value = x'00'")
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match="does not match its checksum"):
+            journal.append_sync([], [StateChange(space="s", key=b"k", value=b"w", expect=b"v")])
+    with pytest.raises(CorruptionError):
+        journal.append_sync([arrival(b"2")])
+    assert journal.statistics()["damaged"] == 1
+    assert len(journal.read(RecordQuery())) == 1

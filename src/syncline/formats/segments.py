@@ -104,10 +104,10 @@ def check_segment(data: bytes, path: str) -> SegmentInfo:
     return info
 
 
-def read_segment(data: bytes, path: str) -> pa.Table:
-    """The records of a segment, checked."""
-    check_segment(data, path)
-    return pq.read_table(pa.BufferReader(data), schema=RECORD_SCHEMA, partitioning=None)
+def read_segment(data: bytes, path: str) -> tuple[SegmentInfo, pa.Table]:
+    """What a segment says of itself, and its records, checked."""
+    info = check_segment(data, path)
+    return info, pq.read_table(pa.BufferReader(data), schema=RECORD_SCHEMA, partitioning=None)
 
 
 def _digest(data: bytes) -> tuple[int, bytes]:

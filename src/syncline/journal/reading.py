@@ -1,0 +1,77 @@
+"""A journal opened only to be read: by another process than the one that writes it, or after that one has died.
+
+Takes no lock and changes nothing. What it shows, and what it makes of damage, is decided by its callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from syncline.core import limits
+from syncline.core.errors import UsageError
+from syncline.core.ports import RecordQuery
+from syncline.journal.database import About, connect, failures, read_about
+from syncline.journal.identities import name_of
+from syncline.journal.queries import select
+from syncline.journal.rows import Row
+
+
+class Reading:
+    """One read-only connection to a journal file, and what the file says of itself."""
+
+    def __init__(self, path: Path, connection: apsw.Connection, about: About) -> None:
+        self.path = path
+        self.connection = connection
+        self.about = about
+
+    def all(self, statement: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+        with failures(self.path):
+            return self.connection.execute(statement, bindings).fetchall()
+
+    def one(self, statement: str, bindings: tuple[Any, ...] = ()) -> Any:
+        with failures(self.path):
+            return self.connection.execute(statement, bindings).get
+
+    def pages(self, query: RecordQuery, rows: int = limits.API_PAGE_RECORDS) -> Iterator[list[Row]]:
+        """The stored rows that match, in short reads, so that the writer's log can always be trimmed."""
+        if query.descending:
+            raise UsageError("an export runs forward")
+        accepted = self._lsns(query)
+        after, left = query.after, query.limit
+        while left > 0:
+            page = msgspec.structs.replace(query, after=after, limit=min(rows, left))
+            statement, bindings = select(page, accepted)
+            with failures(self.path):
+                found: list[Any] = self.connection.execute(statement, bindings).fetchall()
+            if not found:
+                return
+            yield found
+            after, left = found[-1][0], left - len(found)
+
+    def _lsns(self, query: RecordQuery) -> list[int] | None:
+        """The accepted records that bear the id asked for: from the table of names, and from what is not in it yet."""
+        if query.id is None:
+            return None
+        protocols = [query.protocol] if query.protocol else [name for (name,) in self.all("SELECT name FROM protocols")]
+        names = tuple(name_of(self.about.key, protocol, query.id) for protocol in protocols)
+        stored = self.all("SELECT lsn FROM names WHERE name IN (SELECT value FROM carray(?))", (apsw.carray(names),))
+        newer = self.all("SELECT lsn FROM records WHERE lsn > ? AND id = ?", (self.about.indexed, query.id))
+        return [lsn for (lsn,) in stored + newer]
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Reading]:
+    """Open a journal to read it."""
+    if not path.exists():
+        raise UsageError("there is no journal", hint="run `syncline up` once, or name the file", about=str(path))
+    connection = connect(path)
+    try:
+        yield Reading(path, connection, read_about(connection, path))
+    finally:
+        connection.close()

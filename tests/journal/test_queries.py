@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from syncline.core.errors import UsageError
+from syncline.core.ports import RecordQuery
+from syncline.core.record import SEQ_MAX, Record
+from syncline.core.verdict import Outcome, Reason
+from syncline.journal import Journal
+from syncline.journal.queries import select
+from tests.journal.conftest import NOW, arrival
+
+
+def matches(record: Record, query: RecordQuery) -> bool:
+    """What the query means, said plainly."""
+    return (
+        record.lsn > query.after
+        and (query.before is None or record.lsn < query.before)
+        and all(
+            getattr(query, field) in (None, getattr(record, field))
+            for field in ("protocol", "topic", "kind", "key", "publisher", "id", "verdict")
+        )
+        and (query.seq_from is None or (record.seq is not None and record.seq >= query.seq_from))
+        and (query.seq_to is None or (record.seq is not None and record.seq <= query.seq_to))
+        and (query.received_from is None or record.received_at >= query.received_from)
+        and (query.received_to is None or record.received_at < query.received_to)
+    )
+
+
+def test_every_combination_of_conditions_finds_what_it_says(journal: Journal) -> None:
+    chance = random.Random(3)
+    seqs = [None, 0, 1, 2**63, SEQ_MAX]
+    journal.append_sync(
+        [
+            arrival(
+                b"%d" % (n % 50), topic=chance.choice("ab"), kind=chance.choice("xy"), key=chance.choice(["", "k"]),
+                publisher=chance.choice(["", "p", "q"]), seq=chance.choice(seqs), received_at=NOW + n % 11,
+                protocol=chance.choice(["one", "two"]), verdict=chance.choice([Outcome.ACCEPT, Outcome.REJECT]),
+                reason=Reason.MALFORMED,
+            )
+            for n in range(200)
+        ]
+    )  # fmt: skip
+    everything = journal.read(RecordQuery())
+    values: dict[str, list[Any]] = {
+        "after": [0, 50], "before": [None, 150], "protocol": [None, "one"], "topic": [None, "a"], "kind": [None, "x"],
+        "key": [None, "", "k"], "publisher": [None, "", "p"], "seq_from": [None, 1, 2**63],
+        "seq_to": [None, 2**63, SEQ_MAX], "received_from": [None, NOW + 3], "received_to": [None, NOW + 9],
+        "id": [None, b"7"], "verdict": [None, "accept"],
+    }  # fmt: skip
+    found = 0
+    for _ in range(400):
+        chosen = {name: chance.choice([options[0], *options]) for name, options in values.items()}
+        query = RecordQuery(**chosen)
+        expected = [record for record in everything if matches(record, query)]
+        assert journal.read(query) == expected
+        limited = RecordQuery(**chosen, limit=3, descending=True)
+        assert journal.read(limited) == expected[::-1][:3]
+        found += len(expected)
+    assert found > 1_000
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (RecordQuery(after=5), "INTEGER PRIMARY KEY"),
+        (RecordQuery(topic="t"), "records_by_topic"),
+        (RecordQuery(publisher="p", seq_from=1, seq_to=9), "records_by_publisher"),
+        (RecordQuery(key="k"), "records_by_key"),
+        (RecordQuery(received_from=NOW, received_to=NOW + 1), "records_by_time"),
+    ],
+)
+def test_each_way_to_ask_is_answered_by_an_index(journal: Journal, query: RecordQuery, index: str) -> None:
+    journal.append_sync([arrival(b"%d" % n, key="k", publisher="p", seq=n, topic="t") for n in range(100)])
+    statement, bindings = select(query)
+    with journal._reader() as connection:
+        plan: Any = connection.execute(f"EXPLAIN QUERY PLAN {statement}", bindings).fetchall()
+    assert not [line for line in plan if line[3].startswith("SCAN records")]
+    assert index in plan[-1][3]
+
+
+def test_a_query_by_id_never_scans_the_records(journal: Journal) -> None:
+    journal.append_sync([arrival(b"%d" % n) for n in range(100)])
+    statement, bindings = select(RecordQuery(id=b"5"), [6])
+    with journal._reader() as connection:
+        plan: Any = connection.execute(f"EXPLAIN QUERY PLAN {statement}", bindings).fetchall()
+    assert not [line for line in plan if line[3].startswith("SCAN records")]
+
+
+def test_numbers_that_cannot_be_are_refused_or_find_nothing(journal: Journal) -> None:
+    journal.append_sync([arrival()])
+    assert journal.read(RecordQuery(after=2**80)) == []
+    assert len(journal.read(RecordQuery(after=-(2**80), before=2**80))) == 1
+    assert journal.read(RecordQuery(limit=0)) == []
+    for bad in (RecordQuery(seq_from=-1), RecordQuery(seq_to=2**64), RecordQuery(limit=-1)):
+        with pytest.raises(UsageError):
+            journal.read(bad)
+
+
+def test_one_read_returns_a_bounded_number_of_records(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_READ_MAX", 5)
+    journal.append_sync([arrival(b"%d" % n) for n in range(9)])
+    assert len(journal.read(RecordQuery(limit=10**9))) == 5
+    assert sum(batch.num_rows for batch in journal.batches(RecordQuery(limit=10**9))) == 9
