@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from syncline.core import limits
 from syncline.core.errors import CorruptionError
 from syncline.protocols.sdsp.rebuild import (
+    CHUNK,
     Cause,
     Problem,
     State,
@@ -256,6 +257,24 @@ def test_many_objects_are_rebuilt_from_sorted_bytes() -> None:
     rest = list(rebuild_sorted(raws[15:], DELTAS, half.get))
     assert [found.state.to_bytes() for found in rest if found.state] == expected
     assert list(rebuild_sorted([], DELTAS)) == []
+
+
+def test_an_object_with_more_frames_than_are_held_at_a_time_is_rebuilt() -> None:
+    lost = CHUNK - 3  # so that frames wait across the border
+    deltas = [replace(serial, serial, "/n", serial) for serial in range(1, CHUNK + 50) if serial != lost]
+    start, end = full_frame("u", 0, {"n": 0}), full_frame("u", CHUNK + 50, {"n": "end"})
+    raws = [encode(frame) for frame in [start, *deltas]]
+    (waiting,) = rebuild_sorted(raws, DELTAS)
+    assert waiting.state is not None
+    assert (waiting.state.serial, len(waiting.pending)) == (lost - 1, 52)
+    nothing = encode(full_frame("t", 0, None, uri="mem://1"))
+    unresolved, whole, other = rebuild_sorted([nothing, *raws, encode(end), encode(full_frame("v", 0, 1))], DELTAS)
+    assert [problem.cause for problem in unresolved.problems] == [Cause.UNRESOLVED]
+    assert unresolved.state is None
+    assert whole.state is not None
+    assert (whole.state.value, whole.pending) == ({"n": "end"}, [])
+    assert other.state is not None
+    assert other.state.uid == "v"
 
 
 @settings(max_examples=150)

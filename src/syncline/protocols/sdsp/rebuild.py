@@ -6,6 +6,7 @@ elsewhere (session, lake).
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -14,14 +15,14 @@ import msgspec
 from msgspec import UNSET
 
 from syncline.core import limits
-from syncline.core.errors import CorruptionError, DecodeError, DeltaError, UsageError
+from syncline.core.errors import CorruptionError, DecodeError, DeltaError
 from syncline.core.verdict import Reason
 from syncline.protocols.sdsp import checksums
-from syncline.protocols.sdsp.checksums import jcs
 from syncline.protocols.sdsp.deltas.base import Budget, Delta, measure
 from syncline.protocols.sdsp.wire import Frame, Kind, ObjectKind, decode
 
 STATE_FORMAT: Final = 1
+CHUNK: Final = 10_000  # frames of one object folded at a time
 
 
 class Status(StrEnum):
@@ -177,21 +178,39 @@ def rebuild(
 def rebuild_sorted(
     raws: Iterable[bytes], deltas: Mapping[str, Delta], states: Callable[[str], State | None] = lambda uid: None
 ) -> Iterator[Rebuilt]:
-    """Fold the frames of many objects, those of one object next to each other, as a sorted partition of the lake has
-    them. `states` gives what is known of an object from before. Undecodable bytes are passed over: they were rejected.
+    """Fold the frames of many objects, sorted by uid and serial, as a partition of the lake has them.
+
+    `states` gives what is known of an object from before. Undecodable bytes are passed over: they were rejected. At
+    most `CHUNK` frames, and those that wait for a missing one, are held at a time.
     """
+    done: Rebuilt | None = None
+    uid = ""
+    for frames in _chunks(raws):
+        if done is not None and frames[0].uid != uid:
+            yield done
+            done = None
+        uid = frames[0].uid
+        before = done or Rebuilt(states(uid), [], [])
+        after = rebuild(before.state, [*before.pending, *frames], deltas, in_place=True)
+        done = Rebuilt(after.state, after.pending, before.problems + after.problems)
+    if done is not None:
+        yield done
+
+
+def _chunks(raws: Iterable[bytes]) -> Iterator[list[Frame]]:
+    """Neighbouring frames of one object, not too many at a time."""
     frames: list[Frame] = []
     for raw in raws:
         try:
             frame = decode(raw)
         except DecodeError:
             continue
-        if frames and frame.uid != frames[0].uid:
-            yield rebuild(states(frames[0].uid), frames, deltas, in_place=True)
+        if frames and (frame.uid != frames[0].uid or len(frames) >= CHUNK):
+            yield frames
             frames = []
         frames.append(frame)
     if frames:
-        yield rebuild(states(frames[0].uid), frames, deltas, in_place=True)
+        yield frames
 
 
 def object_at(serial: int, frames: Iterable[Frame], deltas: Mapping[str, Delta]) -> State | Problem:
@@ -252,7 +271,7 @@ class Content(msgspec.Struct, frozen=True):
 def content_of(frame: Frame) -> Content:
     """Over uid, serial, ver, alg, delta, frozen and the object; not over historyUri, meta or where the object is.
 
-    Numbers count by value, as RFC 8785 writes them: a republisher that turns 1.0 into 1 makes no fork.
+    Numbers count by value, as doubles: a republisher that turns 1.0 into 1 makes no fork.
     """
     kind = frame.kind
     delta = frame.delta if kind is Kind.DELTA else None
@@ -388,9 +407,28 @@ def _digest_of(value: Any) -> bytes:
 
 
 def _canonical(value: Any) -> bytes:
+    """Bytes that are equal for values that are equal, numbers taken as the doubles that a republisher may make of them."""
     if isinstance(value, bytes):
         return value
-    try:
-        return jcs(value)
-    except UsageError:  # integers beyond any double have no such form; they are compared as they are
-        return _ENCODER.encode(value)
+    encoded = _ENCODER.encode(value)
+    return _ENCODER.encode(_by_value(value)) if _SPELLED.search(encoded) else encoded
+
+
+# whole numbers that can be spelled in several ways: 1.0, 1e3, and beyond the exact range of a double
+_SPELLED: Final = re.compile(rb"\.0(?![0-9])|[0-9]e\+?[0-9]|(?<![0-9.])[0-9]{16}", re.ASCII)
+
+
+def _by_value(value: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return {key: _by_value(item) for key, item in value.items()}
+    if kind is list:
+        return [_by_value(item) for item in value]
+    if kind is float and value.is_integer():
+        return int(value)
+    if kind is int and abs(value) > 2**53:
+        try:
+            return int(float(value))
+        except OverflowError:
+            return value
+    return value

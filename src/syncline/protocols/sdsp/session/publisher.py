@@ -168,11 +168,13 @@ class PublisherSession:
         """The object is now `new`: a delta if that is worth it, else a full frame; None if nothing changed."""
         state, _ = self._alive()
         owned, kind, encoded = _owned(new, state.kind)
-        if self._unchanged(state, owned, encoded):
+        if encoded == object_to_bytes(state.value, kind):
             return None
         algorithm = self._algorithm(kind)
         delta = algorithm.make(state.value, owned)
-        if delta is not None and self._worth(delta, encoded) and self._leads_to(algorithm, delta, owned):
+        if delta in _EMPTY:  # only the order of members differs
+            return None
+        if delta is not None and self._worth(delta, encoded) and self._leads_to(algorithm, delta, owned, encoded):
             return self._delta(delta, algorithm.code, owned, encoded, meta)
         return self._full(state.serial + 1, owned, kind, encoded, meta)
 
@@ -230,12 +232,6 @@ class PublisherSession:
         chosen = self._deltas.get(self._policy.algorithm)
         return chosen if chosen is not None and kind in chosen.kinds else self._deltas.default(kind)
 
-    def _unchanged(self, state: State, owned: Any, encoded: bytes) -> bool:
-        present = object_to_bytes(state.value, state.kind)
-        if len(present) != len(encoded):
-            return False
-        return present == encoded or _canonical(state.value, state.kind) == _canonical(owned, state.kind)
-
     def _worth(self, delta: Any, encoded: bytes) -> bool:
         """Whether to send the delta. SDSP: better the entire object when the delta, or all deltas, are larger."""
         state, head = self._alive()
@@ -246,14 +242,16 @@ class PublisherSession:
             and state.ver < self._policy.max_ver
         )
 
-    def _leads_to(self, algorithm: Delta, delta: Any, new: Any) -> bool:
+    def _leads_to(self, algorithm: Delta, delta: Any, new: Any, encoded: bytes) -> bool:
         """Whether applying the delta really gives the new object: libraries that make deltas have been wrong before."""
         state, _ = self._alive()
         try:
             made = algorithm.apply(state.value, delta, Budget())
         except DeltaError:
             return False
-        return _canonical(made, state.kind) == _canonical(new, state.kind)
+        if object_to_bytes(made, state.kind) == encoded:
+            return True
+        return state.kind is ObjectKind.JSON and _SORTED.encode(made) == _SORTED.encode(new)
 
     def _delta(self, delta: Any, code: str, new: Any, encoded: bytes, meta: Any) -> Draft:
         state, head = self._alive()
@@ -315,6 +313,7 @@ def checksum_interval(text: str) -> int:
 
 _SORTED: Final = msgspec.json.Encoder(order="sorted")
 _NULL: Final = b"null"
+_EMPTY: Final[tuple[Any, ...]] = ([], {}, "", b"")  # deltas that say that nothing changed
 
 
 def _kind_of(value: Any) -> ObjectKind:
@@ -358,10 +357,6 @@ def _has_nan(value: Any) -> bool:
                 inner.extend(item)
         level = inner
     return False
-
-
-def _canonical(value: Any, kind: ObjectKind) -> bytes:
-    return _SORTED.encode(value) if kind is ObjectKind.JSON else object_to_bytes(value, kind)
 
 
 def _delta_size(delta: Any) -> int:
