@@ -2,4 +2,4 @@
 
 from typing import Final
 
-SCENARIOS: Final = ("journal", "sdsp")
+SCENARIOS: Final = ("journal", "land", "query", "rebuild", "sdsp")

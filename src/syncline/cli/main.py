@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "tail": "Follow and publish",
     "lake": "Look after data",
     "query": "Look after data",
+    "bench": "Measure",
 }
 
 app = typer.Typer(
