@@ -2,4 +2,10 @@
 
 from typing import Final
 
-SCENARIOS: Final = ("decode", "journal", "sdsp")
+SCENARIOS: Final = (
+    "decode",
+    "land",
+    "query",
+    "rebuild",
+    "sdsp",
+)

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "sdsp": "Follow and publish",
     "lake": "Look after data",
     "query": "Look after data",
+    "bench": "Measure",
 }
 
 app = typer.Typer(

@@ -19,6 +19,8 @@ from syncline.core.errors import ConflictError, CorruptionError, SynclineError
 from syncline.lake.files import AddedFile
 from syncline.lake.landed import (
     BATCH_PREFIX,
+    CHAIN_PREFIX,
+    SEGMENT_PREFIX,
     chain_name,
     newest_of_chains,
     read_transactions,
@@ -115,15 +117,34 @@ class LakeTable:
 
         Raises ConflictError if somebody else committed what this was not computed from: refresh, look again, recompute.
         """
-        self._check_files(added)
         now = int(time.time() * 1000)
+        self._commit(added, removed, self._names(segments, batch, now), now)
+
+    def replace(self, added: Sequence[AddedFile], source: LakeTable) -> None:
+        """Put these files in the place of all there were, computed from all the segments that `source` holds now.
+
+        Raises ConflictError if either table has changed since it was refreshed.
+        """
+        now = int(time.time() * 1000)
+        held = read_transactions(source.root, source.version)
+        names = [
+            Transaction(name, version, now if name.startswith(SEGMENT_PREFIX) else None)
+            for name, version in held.items()
+            if name.startswith((SEGMENT_PREFIX, CHAIN_PREFIX))
+        ]
+        self._commit(
+            added, [str(path) for path in self._delta.get_add_actions().column("path").to_pylist()], names, now
+        )
+
+    def _commit(self, added: Sequence[AddedFile], removed: Sequence[str], names: list[Transaction], now: int) -> None:
+        self._check_files(added)
         adds = [AddAction(file.path, file.size, file.partition, now, True, file.statistics) for file in added]
         removes = [RemoveAction(path, True, now) for path in removed]
         # Rows of append tables are new whatever else was committed, unless it was the same segment, which delta-rs
         # finds out by the names below. The others were computed from the snapshot and must not be carried past a
         # change of it.
         retries = None if self.table.mode == "append" else 0
-        properties = CommitProperties(app_transactions=self._names(segments, batch, now), max_commit_retries=retries)
+        properties = CommitProperties(app_transactions=names, max_commit_retries=retries)
         try:
             self._delta.create_write_transaction(
                 [*adds, *removes],

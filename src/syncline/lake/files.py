@@ -42,6 +42,8 @@ class TableWriter:
         self._table = table
         self._schema = table.file_schema
         self._dictionary = [field.name for field in self._schema if _gains_from_dictionary(field, table)]
+        # numbers that mostly count up: filters on them read less than half
+        self._encodings = {field.name: "DELTA_BINARY_PACKED" for field in self._schema if _counts_up(field)}
         self._open: _OpenFile | None = None
         self.added: list[AddedFile] = []
 
@@ -81,6 +83,7 @@ class TableWriter:
             compression=COMPRESSION,
             compression_level=LEVEL,
             use_dictionary=self._dictionary,
+            column_encoding=self._encodings,
             store_decimal_as_integer=False,
             write_page_checksum=True,
             metadata_collector=collected,
@@ -100,6 +103,10 @@ class _OpenFile:
 
 def _gains_from_dictionary(field: pa.Field, table: Table) -> bool:
     return (pa.types.is_string(field.type) or pa.types.is_binary(field.type)) and field.name not in table.plain
+
+
+def _counts_up(field: pa.Field) -> bool:
+    return bool(pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type))
 
 
 def _statistics(metadata: Any, table: Table) -> str:

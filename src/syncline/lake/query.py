@@ -66,6 +66,7 @@ class Queries:
         self._deltas: dict[str, DeltaTable] = {}
         self._versions: dict[str, int] = {}
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._idle: list[duckdb.DuckDBPyConnection] = []
 
     def ask(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
         """The answer to one reading statement. Raises UsageError for anything else and for faulty SQL."""
@@ -81,7 +82,9 @@ class Queries:
         timer = threading.Timer(self._bounds.seconds, stop)
         timer.start()
         try:
-            reader = cursor.sql(sql, params=list(parameters)).to_arrow_reader(_BATCH_ROWS)
+            asked = cursor.sql(sql, params=list(parameters)) if parameters else cursor.sql(sql)
+            assert asked is not None
+            reader = asked.to_arrow_reader(_BATCH_ROWS)
             rows, truncated = _bounded(reader, self._bounds)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if stopped.is_set():
@@ -92,7 +95,7 @@ class Queries:
             raise _explained(error) from None
         finally:
             timer.cancel()
-            cursor.close()
+        self._give_back(cursor)
         return Answer(rows, truncated, time.monotonic() - begun)
 
     def __enter__(self) -> Self:
@@ -106,6 +109,7 @@ class Queries:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+                self._idle.clear()
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A cursor on the newest snapshots; a change of any opens a new database, since a locked one cannot learn."""
@@ -116,7 +120,14 @@ class Queries:
                     self._connection.close()
                 self._connection = self._connect()
                 self._versions = versions
-            return self._connection.cursor()
+                self._idle.clear()
+            return self._idle.pop() if self._idle else self._connection.cursor()
+
+    def _give_back(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Keep a cursor whose question went well for the next one; after any trouble it is not used again."""
+        with self._lock:
+            if len(self._idle) < limits.QUERY_CURSORS:
+                self._idle.append(cursor)
 
     def _look(self) -> dict[str, int]:
         for table in self._tables:
@@ -130,7 +141,8 @@ class Queries:
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         connection.execute(f"SET memory_limit = '{self._bounds.memory // limits.MIB} MiB'")
-        connection.execute("SET parquet_metadata_cache = true")  # files of a snapshot never change
+        connection.execute("SET parquet_metadata_cache = true")  # files of a snapshot never change,
+        connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")  # so what was read once stays true
         allowed: list[str] = []
         for table in self._tables:
             delta = self._deltas.get(table.name)

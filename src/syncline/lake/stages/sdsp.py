@@ -5,6 +5,7 @@ judging and folding are the protocol's own pure rooms; here they meet Arrow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import groupby
 from typing import Any, Final
 
@@ -131,7 +132,7 @@ def same_frame(one: str, other: str) -> bool:
 
 def fold_objects(old: pa.Table, new: pa.Table, history: History) -> pa.Table:
     """The objects after these frames."""
-    deltas = Deltas.installed()
+    deltas = _installed_deltas()
     before = {row["uid"]: row for row in old.to_pylist()}
     arrived = {uid: list(frames) for uid, frames in _by_uid(new)}
     late = {uid for uid, frames in arrived.items() if _needs_history(before.get(uid), frames)}
@@ -144,6 +145,12 @@ def fold_objects(old: pa.Table, new: pa.Table, history: History) -> pa.Table:
         newest = max(frame.serial for frame in frames)
         rows.append(_row_of(uid, rebuilt, newest if row is None else max(newest, row["newest"])))
     return pa.Table.from_pylist(rows, schema=OBJECTS.file_schema)
+
+
+@cache
+def _installed_deltas() -> Deltas:
+    """Looked up once per process: what is installed does not change while it runs."""
+    return Deltas.installed()
 
 
 def _by_uid(frames: pa.Table) -> Iterator[tuple[str, Iterable[tuple[int, bytes]]]]:
