@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -171,6 +172,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     networks: Networks | None = None
     archive: Archive | None = None
     public_url: str = ""
+    folder: Path = Path()  # what relative paths in settings are relative to
 
 
 class ProtocolPlugin(Protocol):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import socket
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
 
@@ -117,17 +118,40 @@ class Fetcher:
             raise _forbidden("a redirect from https to http", url)
         return parsed
 
+    async def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> int:
+        """Hand `content` over in one try and return the status; the answer's body is not read, redirects not followed.
+
+        Raises RefusedError for what the policy forbids, UnreachableError when nobody answers in time.
+        """
+        here = self._vetted(url, before=None)
+        extra = [(name.encode(), value.encode()) for name, value in headers.items()]
+        fields = [*extra, (b"Content-Length", str(len(content)).encode())]
+        try:
+            with anyio.fail_after(self.policy.seconds):
+                async with self._exchange("POST", here, fields, content) as response:
+                    return int(response.status)
+        except TimeoutError:
+            raise UnreachableError(f"no answer in {self.policy.seconds:g} s", about=url) from None
+
     async def _get(self, url: httpx.URL) -> Fetched | str:
         """The body at `url`, or where it redirects to."""
-        headers = [(b"Host", url.netloc), *_HEADERS]
+        async with self._exchange("GET", url, _HEADERS, None) as response:
+            return await self._answer(url, response)
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, url: httpx.URL, fields: Sequence[tuple[bytes, bytes]], content: bytes | None
+    ) -> AsyncIterator[httpcore.Response]:
+        """One request on a connection of its own, to a vetted address."""
+        headers = [(b"Host", url.netloc), *fields]
         target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
         backend = _VettingBackend(self._resolve, self.policy.allowed)
         try:
             async with (
                 httpcore.AsyncConnectionPool(ssl_context=self._tls, network_backend=backend, max_connections=1) as pool,
-                pool.stream("GET", target, headers=headers) as response,
+                pool.stream(method, target, headers=headers, content=content) as response,
             ):
-                return await self._answer(url, response)
+                yield response
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError) as error:
             raise UnreachableError(f"{type(error).__name__}: {error}", about=str(url)) from None
 

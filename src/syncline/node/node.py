@@ -78,6 +78,7 @@ class Node:
             networks=self._networks,
             archive=self._archive,
             public_url=self.settings.node.public_url,
+            folder=self.settings.folder,
         )
 
     def service(self, protocol: str) -> Service:

@@ -199,7 +199,7 @@ class SimServer:
             position=int.from_bytes(counters.get(durable.POSITION, b""), "big"),
         )
         self.hub.restore(
-            (durable.message_entry(*pair) for pair in self.disk.scan(durable.MESSAGES)),
+            (entry for _, value in self.disk.scan(durable.MESSAGES) for entry in durable.entries_of(value)),
             (
                 (*durable.split_client_key(key), int.from_bytes(value, "big"))
                 for key, value in self.disk.scan(durable.SUBSCRIPTIONS)

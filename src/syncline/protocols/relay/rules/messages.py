@@ -22,6 +22,13 @@ _TIME_MAX: Final = 2**63 - 1
 is_topic: Final = re.compile(r"[0-9a-f]{64}").fullmatch
 
 
+class Taken(Incoming, frozen=True, kw_only=True):
+    """A message the session has already taken apart, so that the judge need not do it again."""
+
+    message: NetworkMessage
+    digest: bytes
+
+
 def judge_message(topic: str, raw: bytes, now: int) -> tuple[NetworkMessage | None, Verdict]:
     """What the bytes say and whether they are good at `now` (microseconds)."""
     if len(raw) > V2.size + limits.RELAY_MESSAGE_MAX:
@@ -30,10 +37,10 @@ def judge_message(topic: str, raw: bytes, now: int) -> tuple[NetworkMessage | No
         message = decode(raw)
     except DecodeError as error:
         return None, error.verdict
-    return message, _verdict(topic, message, now)
+    return message, verdict_on(topic, message, now)
 
 
-def _verdict(topic: str, message: NetworkMessage, now: int) -> Verdict:
+def verdict_on(topic: str, message: NetworkMessage, now: int) -> Verdict:
     if not is_topic(topic):
         return reject(Reason.INVALID_TOPIC, "a topic is 64 lower-case hex digits")
     if len(message.message) > limits.RELAY_MESSAGE_MAX:
@@ -57,7 +64,12 @@ class RelayJudge:
     """Implements `core.ports.Judge`."""
 
     def __call__(self, incoming: Incoming) -> Arrival:
-        message, verdict = judge_message(incoming.topic, incoming.raw, incoming.received_at)
+        message: NetworkMessage | None
+        if isinstance(incoming, Taken):
+            message = incoming.message
+            verdict = verdict_on(incoming.topic, message, incoming.received_at)
+        else:
+            message, verdict = judge_message(incoming.topic, incoming.raw, incoming.received_at)
         wrote = incoming.direction is Direction.OUT or incoming.peer.startswith("did:key:")
         return Arrival(
             protocol=PROTOCOL,
@@ -78,7 +90,8 @@ class RelayJudge:
 
 def _id(incoming: Incoming, message: NetworkMessage | None) -> bytes:
     if message is not None and is_topic(incoming.topic):
-        return message_id(incoming.topic, message.hash)
+        digest = incoming.digest if isinstance(incoming, Taken) else message.hash
+        return message_id(incoming.topic, digest)
     return hashlib.sha256(incoming.topic.encode("utf-8", "replace") + b"\0" + incoming.raw).digest()
 
 

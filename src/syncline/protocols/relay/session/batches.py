@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from syncline.core.limits import RELAY_BACKLOG_BYTES, RELAY_BATCH_RECORDS
-from syncline.core.ports import Receipt, StateChange
+from syncline.core.ports import ANY, Receipt, StateChange
 from syncline.core.record import Incoming
+from syncline.protocols.relay.session.cache import Entry
+from syncline.protocols.relay.session.durable import messages_changes
 
 
 class Step(Protocol):
@@ -25,13 +27,26 @@ class Step(Protocol):
 class Work:
     """One conversation's part of a batch."""
 
-    __slots__ = ("incoming", "size", "state", "step")
+    __slots__ = ("entries", "incoming", "is_alone", "size", "state", "step")
 
-    def __init__(self, incoming: Sequence[Incoming], state: Sequence[StateChange], step: Step | None) -> None:
+    def __init__(
+        self,
+        incoming: Sequence[Incoming],
+        state: Sequence[StateChange],
+        step: Step | None,
+        entries: Sequence[Entry],
+    ) -> None:
         self.incoming = incoming
         self.state = state
         self.step = step
-        self.size = sum(len(message.raw) for message in incoming)
+        self.entries = entries
+        self.size = 0
+        for message in incoming:
+            self.size += len(message.raw)
+        self.is_alone = False
+        for change in state:
+            if change.expect is not ANY:
+                self.is_alone = True  # its conflict must not be others'
 
 
 class Batch:
@@ -43,9 +58,16 @@ class Batch:
         self._works = works
         self.incoming: list[Incoming] = [message for work in works for message in work.incoming]
         self.state: list[StateChange] = [change for work in works for change in work.state]
+        entries = [entry for work in works for entry in work.entries]
+        if entries:
+            self.state += messages_changes(entries)
 
     def __len__(self) -> int:
         return len(self._works)
+
+    def apart(self) -> list[Batch]:
+        """Each work as a batch of its own."""
+        return [Batch([work]) for work in self._works]
 
     def done(self, receipts: Sequence[Receipt]) -> None:
         """Let every conversation go on; `receipts` are those of `incoming`."""
@@ -77,8 +99,15 @@ class CommitQueue:
         """Whether the driver should stop reading for a while."""
         return self.bytes > RELAY_BACKLOG_BYTES
 
-    def put(self, incoming: Sequence[Incoming], state: Sequence[StateChange] = (), step: Step | None = None) -> None:
-        work = Work(incoming, state, step)
+    def put(
+        self,
+        incoming: Sequence[Incoming],
+        state: Sequence[StateChange] = (),
+        step: Step | None = None,
+        entries: Sequence[Entry] = (),
+    ) -> None:
+        """`entries` are the places in the cache that these messages have been given."""
+        work = Work(incoming, state, step, entries)
         self.bytes += work.size
         self._works.append(work)
 
@@ -86,9 +115,13 @@ class CommitQueue:
         """The next batch, if anything waits."""
         works: list[Work] = []
         records = 0
-        while self._works and (not works or records + len(self._works[0].incoming) <= RELAY_BATCH_RECORDS):
-            work = self._works.popleft()
+        while self._works:
+            work = self._works[0]
+            records += len(work.incoming)
+            if works and (work.is_alone or records > RELAY_BATCH_RECORDS):
+                break
+            works.append(self._works.popleft())
             self.bytes -= work.size
-            records += len(work.incoming) + len(work.state)
-            works.append(work)
+            if work.is_alone:
+                break
         return Batch(works) if works else None

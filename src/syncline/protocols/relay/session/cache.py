@@ -12,25 +12,24 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Set
 
+import msgspec
+
 from syncline.protocols.relay.rules.messages import message_id
 from syncline.protocols.relay.session.quotas import Quotas
 
 
-class Entry:
-    """One cached message."""
+class Entry(msgspec.Struct, eq=False, gc=False):
+    """One cached message. There may be a million: the garbage collector need not look at them."""
 
-    __slots__ = ("digest", "expires_at", "failed", "forwarded", "live", "position", "size", "source", "topic")
-
-    def __init__(self, position: int, topic: str, digest: bytes, size: int, expires_at: int, source: str) -> None:
-        self.position = position
-        self.topic = topic
-        self.digest = digest
-        self.size = size
-        self.expires_at = expires_at
-        self.source = source  # the client that published it, or the server that handed it to us
-        self.live = False  # committed, and so visible to readers
-        self.failed = False  # its commit failed
-        self.forwarded = False
+    position: int
+    topic: str
+    digest: bytes
+    size: int
+    expires_at: int
+    source: str  # the client that published it, or the server that handed it to us
+    live: bool = False  # committed, and so visible to readers
+    failed: bool = False  # its commit failed
+    forwarded: bool = False
 
     @property
     def id(self) -> bytes:
@@ -64,6 +63,11 @@ class Mailbox:
 
     def holds(self, entry: Entry) -> bool:
         return self._entries.get(entry.position) is entry
+
+    def is_next(self, position: int, after: int) -> bool:
+        """Whether nothing lies between the two."""
+        index = bisect_right(self._positions, after)
+        return index < len(self._positions) and self._positions[index] == position
 
     def add(self, entry: Entry) -> None:
         self._positions.append(entry.position)
@@ -102,6 +106,10 @@ class Cache:
 
     def __len__(self) -> int:
         return self.count
+
+    def entries(self) -> Iterator[Entry]:
+        """Everything live, in no order."""
+        return (entry for mailbox in self._mailboxes.values() for entry in mailbox.after(0))
 
     def find(self, topic: str, digest: bytes, now: int) -> Entry | None:
         """The entry of this message, unless its time has passed."""

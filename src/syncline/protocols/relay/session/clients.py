@@ -33,6 +33,9 @@ class Cursor:
 
     def ack(self, position: int, mailbox: Mailbox | None, client: str) -> None:
         """Note an acknowledgement, and move up over all that leaves no gap."""
+        if not self._acked and mailbox is not None and mailbox.is_next(position, self.through):
+            self.through = position  # the usual case
+            return
         if self.has(position):
             return
         insort(self._acked, position)

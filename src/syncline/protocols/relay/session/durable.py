@@ -6,6 +6,7 @@ Only the spelling of keys and values; when they are written is decided by the se
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -13,34 +14,50 @@ import msgspec
 from syncline.core.ports import StateChange
 from syncline.protocols.relay.session.cache import Entry
 
-MESSAGES: Final = "relay.messages"  # position → where the message is in the journal
+MESSAGES: Final = "relay.messages"  # position of the first → the messages one commit has cached
 SUBSCRIPTIONS: Final = "relay.subscriptions"  # client, topic → when it ends
 CURSORS: Final = "relay.cursors"  # client, topic → what the client has acknowledged
 COUNTERS: Final = "relay.counters"
 POSITION: Final = b"position"
 EPOCH: Final = b"epoch"
-_MESSAGE: Final = struct.Struct(">32s32sqI")
+_MESSAGE: Final = struct.Struct(">Q32s32sqIB")
 
 
 def position_key(position: int) -> bytes:
     return position.to_bytes(8, "big")
 
 
-def message_change(entry: Entry) -> StateChange:
-    """Remember where a cached message is, until it expires."""
-    value = _MESSAGE.pack(bytes.fromhex(entry.topic), entry.digest, entry.expires_at, entry.size)
-    return StateChange(
-        space=MESSAGES,
-        key=position_key(entry.position),
-        value=value + entry.source.encode(),
-        expires_at=entry.expires_at,
-    )
+def messages_changes(entries: Sequence[Entry]) -> list[StateChange]:
+    """Remember what a commit has cached, until the last of it expires. One row for all: it is read only at a start."""
+    pieces = []
+    for entry in entries:
+        source = entry.source.encode()
+        pieces.append(
+            _MESSAGE.pack(
+                entry.position, bytes.fromhex(entry.topic), entry.digest, entry.expires_at, entry.size, len(source)
+            )
+        )
+        pieces.append(source)
+    return [
+        StateChange(
+            space=MESSAGES,
+            key=position_key(entries[0].position),
+            value=b"".join(pieces),
+            expires_at=max(entry.expires_at for entry in entries),
+        ),
+        counter_change(POSITION, entries[-1].position),
+    ]
 
 
-def message_entry(key: bytes, value: bytes) -> Entry:
-    topic, digest, expires_at, size = _MESSAGE.unpack_from(value)
-    source = value[_MESSAGE.size :].decode()
-    return Entry(int.from_bytes(key, "big"), topic.hex(), digest, size, expires_at, source)
+def entries_of(value: bytes) -> Iterator[Entry]:
+    """The entries one commit has cached."""
+    start = 0
+    while start < len(value):
+        position, topic, digest, expires_at, size, length = _MESSAGE.unpack_from(value, start)
+        start += _MESSAGE.size
+        source = value[start : start + length].decode()
+        start += length
+        yield Entry(position, topic.hex(), digest, size, expires_at, source)
 
 
 def counter_change(name: bytes, number: int) -> StateChange:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
+from typing import Final
 
 from syncline.core.buckets import TokenBucket
 from syncline.core.clock import Clock
@@ -32,9 +33,14 @@ from syncline.protocols.relay.session.requests import Requests
 from syncline.protocols.relay.session.routing import Routing
 from syncline.protocols.relay.session.subscriptions import Subscriptions
 from syncline.protocols.relay.wire.messages import NetworkMessage
-from syncline.protocols.relay.wire.rpc import PublishParams
+from syncline.protocols.relay.wire.rpc import Problem, PublishParams
 
-CURSOR_LIFE = RELAY_TTL_MAX * SECOND + RELAY_CLOCK_SKEW  # then everything it speaks of has expired
+CURSOR_LIFE: Final = RELAY_TTL_MAX * SECOND + RELAY_CLOCK_SKEW  # then everything it speaks of has expired
+REASONS: Final = {
+    Problem.INVALID_TOPIC: Reason.INVALID_TOPIC,
+    Problem.PAYLOAD_SIZE: Reason.OVERSIZE,
+    Problem.MAILBOX_LIMIT: Reason.QUOTA_EXCEEDED,
+}
 
 
 class Hub:
@@ -74,8 +80,10 @@ class Hub:
 
     def restore(self, entries: Iterable[Entry], subscriptions: Iterable[tuple[bytes, str, int]]) -> None:
         """Take in what is on disk, before anything else happens."""
+        now = self._clock.now()
         for entry in entries:
-            self.cache.restore(entry)
+            if entry.expires_at > now:
+                self.cache.restore(entry)
         for public, topic, ends_at in subscriptions:
             self.subscriptions.restore(public, topic, ends_at)
 
@@ -126,11 +134,12 @@ class Hub:
         draft = self.publishing.draft(params, self.identity.key.peer_id, is_client=False)
         if draft.problem is None:
             self.publishing.admit(draft, is_client=False)
-        if draft.problem is not None:
+        if draft.problem is None:
+            self.publishing.commit([draft], reply, state)
+        else:
             self.publishing.refuse(draft)
-            reply.refused(draft.problem, draft.detail or draft.problem.meaning)
-            return
-        self.publishing.commit([draft], reply, state)
+            reason = REASONS.get(draft.problem, Reason.INVALID_FIELD)
+            reply.failed(RefusedError(draft.detail or draft.problem.meaning, reason=reason))
 
     # -- links --------------------------------------------------------------------------------------------------
 

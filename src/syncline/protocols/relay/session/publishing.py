@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol
 
 from syncline.core import limits
 from syncline.core.clock import Clock
+from syncline.core.errors import UnavailableError
 from syncline.core.ports import Receipt, StateChange
 from syncline.core.record import Direction, Incoming
 from syncline.core.verdict import Reason, Verdict, ignore, reject
-from syncline.protocols.relay.rules.messages import PROTOCOL, is_topic, judge_message
-from syncline.protocols.relay.session import durable
+from syncline.protocols.relay.rules.messages import PROTOCOL, Taken, is_topic, judge_message
 from syncline.protocols.relay.session.batches import CommitQueue, Step
 from syncline.protocols.relay.session.cache import Cache, Entry
 from syncline.protocols.relay.session.quotas import Quotas
@@ -31,14 +31,14 @@ class Reply(Protocol):
 
     def ok(self, value: Any) -> None: ...
 
-    def refused(self, problem: Problem, detail: str = "") -> None: ...
+    def failed(self, error: Exception) -> None: ...
 
 
 class Draft:
     """A message on its way into the cache."""
 
-    __slots__ = ("context", "detail", "direction", "entry", "known", "message", "problem", "raw", "received_at",
-                 "source", "topic")  # fmt: skip
+    __slots__ = ("context", "detail", "digest", "direction", "entry", "known", "message", "problem", "raw",
+                 "received_at", "source", "topic")  # fmt: skip
 
     def __init__(self, topic: str, source: str, received_at: int) -> None:
         self.topic = topic
@@ -47,6 +47,7 @@ class Draft:
         self.direction = Direction.IN
         self.message: NetworkMessage | None = None
         self.raw: bytes | None = None
+        self.digest = b""
         self.problem: Problem | None = None  # why it is refused, as a client hears it
         self.detail = ""
         self.context: Verdict | None = None  # the same, as the record says it
@@ -59,6 +60,18 @@ class Draft:
 
     def incoming(self) -> Incoming:
         assert self.raw is not None
+        if self.message is not None and self.digest:
+            return Taken(
+                protocol=PROTOCOL,
+                topic=self.topic,
+                raw=self.raw,
+                peer=self.source,
+                received_at=self.received_at,
+                direction=self.direction,
+                context=self.context,
+                message=self.message,
+                digest=self.digest,
+            )
         return Incoming(
             protocol=PROTOCOL,
             topic=self.topic[: limits.TEXT_MAX],
@@ -138,7 +151,7 @@ class Publishing:
         """Find the message's place in the cache, or the problem that there is none."""
         assert draft.message is not None
         assert draft.raw is not None
-        digest = draft.message.hash
+        digest = draft.digest = draft.message.hash
         known = self._cache.find(draft.topic, digest, draft.received_at)
         if known is not None:  # Relay network: only newly cached messages are network messages
             draft.known, draft.context = known, REPEATED
@@ -168,14 +181,13 @@ class Publishing:
 
     def hand_over(self, drafts: Sequence[Draft], step: Step, state: Sequence[StateChange] = ()) -> None:
         """Queue drafts with the state that belongs to them."""
-        changes = list(state)
+        entries = []
         for draft in drafts:
             if draft.entry is not None and draft.message is not None:
-                changes.append(durable.message_change(draft.entry))
-                changes += self._remember(draft.entry, draft.message)
-        if any(draft.entry is not None for draft in drafts):
-            changes.append(durable.counter_change(durable.POSITION, self._cache.position))
-        self._queue.put([draft.incoming() for draft in drafts], changes, step)
+                entries.append(draft.entry)
+                if draft.message.prompt:
+                    state = [*state, *self._remember(draft.entry, draft.message)]
+        self._queue.put([draft.incoming() for draft in drafts], state, step, entries)
 
     def settle(self, draft: Draft, receipt: Receipt) -> bool:
         """The message is judged and on disk: make it live. Whether it is cached now."""
@@ -191,8 +203,6 @@ class Publishing:
             self._announce(entry, draft.message, draft.raw)
             return True
         self.withdraw([draft])
-        key = durable.position_key(entry.position)
-        self._queue.put([], [StateChange(space=durable.MESSAGES, key=key, value=None)])
         return receipt.arrival.reason is Reason.DUPLICATE
 
 
@@ -211,8 +221,8 @@ class _Publication:
         if all(kept):
             self._reply.ok(True)
         else:
-            self._reply.refused(Problem.INTERNAL, "the message could not be kept")
+            self._reply.failed(UnavailableError("the message could not be kept"))
 
     def failed(self, error: Exception) -> None:
         self._publishing.withdraw(self._drafts)
-        self._reply.refused(Problem.INTERNAL, str(error))
+        self._reply.failed(error)

@@ -73,6 +73,7 @@ class Requests:
             "irn_fetchMessages": self._fetch,
             "irn_batchFetchMessages": self._batch_fetch,
         }
+        self.is_draining = False
         self.answered: Counter[str] = Counter()  # by method: bounded by the table above
         self.refused: Counter[str] = Counter()  # by problem
 
@@ -90,6 +91,8 @@ class Requests:
         try:
             if call.jsonrpc != "2.0":
                 raise RequestError(Problem.INVALID_JSON, "jsonrpc must be '2.0'")
+            if self.is_draining:
+                raise RequestError(Problem.INTERNAL, "this server is stopping; connect again")
             method = self._methods.get(call.method)
             if method is None:
                 raise RequestError(Problem.INVALID_METHOD, f"there is no method {call.method[:64]!r}")
@@ -242,6 +245,7 @@ class _Answer:
         self._connection.in_flight -= 1
         self._connection.text(rpc.result(self._request_id, value[0] if self._single else value))
 
-    def refused(self, problem: Problem, detail: str = "") -> None:
+    def failed(self, error: Exception) -> None:
+        """A client learns that it failed, not where our disk is."""
         self._connection.in_flight -= 1
-        self._connection.text(rpc.fault(self._request_id, problem, detail))
+        self._connection.text(rpc.fault(self._request_id, Problem.INTERNAL))

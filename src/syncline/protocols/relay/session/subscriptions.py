@@ -18,7 +18,6 @@ from syncline.protocols.relay.session.clients import Client, Connection, Directo
 from syncline.protocols.relay.session.deliveries import Deliveries
 from syncline.protocols.relay.session.publishing import Reply
 from syncline.protocols.relay.session.quotas import Quotas
-from syncline.protocols.relay.wire.rpc import Problem
 
 Interest = Callable[[str, bool], None]  # topic, whether it is wanted now
 
@@ -173,7 +172,7 @@ class _Listening:
 
     def failed(self, error: Exception) -> None:
         self._subscriptions.forget(self._connection.client.public, self._new)
-        self._reply.refused(Problem.INTERNAL, str(error))
+        self._reply.failed(error)
 
 
 class _Leaving:
@@ -190,4 +189,4 @@ class _Leaving:
         self._reply.ok(True)
 
     def failed(self, error: Exception) -> None:
-        self._reply.refused(Problem.INTERNAL, str(error))
+        self._reply.failed(error)
