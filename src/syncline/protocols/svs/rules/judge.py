@@ -36,6 +36,7 @@ class Judged(msgspec.Struct, frozen=True):
     verdict: Verdict
     named: OuterName | MappingName | None = None
     packet: Outer | MappingData | None = None
+    about: str = ""  # the part that is wrong: outer, inner, mapping, name …
 
 
 class SyncJudged(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ def examine(wire: bytes, group: Name, trust: Trust) -> Judged:
             return Judged(ACCEPT, named, _mapping(data, named, trust))
         return Judged(ACCEPT, named, _outer(data, named, trust))
     except DecodeError as error:
-        return Judged(error.verdict, named)
+        return Judged(error.verdict, named, about=error.about)
 
 
 def judge_sync(wire: bytes, group: Name, trust: Trust) -> SyncJudged:

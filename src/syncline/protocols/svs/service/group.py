@@ -1,0 +1,517 @@
+"""A group as an application uses it: publish, subscribe, iterate. Runs on anyio, so on trio and on asyncio.
+
+    async with join("/chat-room", node="/alice") as group:
+        group.subscribe("/chat", print)
+        await group.publish("/chat/hello", b"hello, world")
+        async for publication in group.publications("/chat"):
+            ...
+
+The conversation is `session`, its network `wiring`; here are the tasks around them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from random import Random, SystemRandom
+from typing import Protocol
+
+import anyio
+import anyio.lowlevel
+import structlog
+
+from syncline.core.clock import Clock, SystemClock
+from syncline.core.errors import UsageError
+from syncline.core.limits import SVS_SEQ_MAX
+from syncline.core.ports import StateChange
+from syncline.formats.ndn.names import Name, parse, text
+from syncline.networks.ndn.bell import Bell
+from syncline.networks.ndn.client import Attachment, attached
+from syncline.networks.ndn.endpoint import Request
+from syncline.protocols.svs.rules.judge import Judged, examine
+from syncline.protocols.svs.rules.trust import Signers, Trust
+from syncline.protocols.svs.service.stores import MemoryStore, Prepared, Store
+from syncline.protocols.svs.service.wiring import Wiring
+from syncline.protocols.svs.session import Action, Deliver, Failure, Judge, Options, Publication, Session, Skipped
+from syncline.protocols.svs.wire.mapping import MappingEntry, timestamp_block
+from syncline.protocols.svs.wire.naming import MappingName, OuterName
+from syncline.protocols.svs.wire.publication import encapsulate
+
+log = structlog.get_logger()
+Callback = Callable[[Publication], Awaitable[None] | None]
+FailureCallback = Callable[[Failure], None]
+Filter = Callable[[MappingEntry], bool]
+BUFFERED = 64  # publications an iterator holds that nobody has read yet
+
+
+class Intake(Protocol):
+    """Judges fetched packets, and keeps them where there is something to keep them in."""
+
+    async def take(self, packets: Sequence[tuple[bytes, str]]) -> list[Judged]:
+        """(packet, peer) in, verdicts out in the same order; what is accepted is kept when this returns."""
+        ...
+
+
+class Judging:
+    """An intake that only judges."""
+
+    def __init__(self, group: Name, trust: Trust) -> None:
+        self._group = group
+        self._trust = trust
+
+    async def take(self, packets: Sequence[tuple[bytes, str]]) -> list[Judged]:
+        return [examine(wire, self._group, self._trust) for wire, _ in packets]
+
+
+class Subscription:
+    """A running subscription."""
+
+    def __init__(self, group: Group, number: int) -> None:
+        self._group = group
+        self.number = number
+
+    def cancel(self) -> None:
+        """End it; what is being delivered may still come."""
+        self._group._unsubscribe(self.number)
+
+
+class Buffer:
+    """A few publications between a group and the iterator that reads them."""
+
+    def __init__(self) -> None:
+        self.items: deque[Publication] = deque()
+        self.closed = False
+        self.closing: Callable[[], None] = lambda: None
+        self.arrived = Bell()
+        self._taken = Bell()
+
+    async def put(self, publication: Publication) -> None:
+        while len(self.items) >= BUFFERED and not self.closed:
+            await self._taken.wait()
+        self.items.append(publication)
+        self.arrived.ring()
+
+    async def take(self) -> Publication:
+        while not self.items:
+            if self.closed:
+                raise StopAsyncIteration
+            await self.arrived.wait()
+        self._taken.ring()
+        return self.items.popleft()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.closing()
+            self.arrived.ring()
+            self._taken.ring()
+
+
+class Publications:
+    """An async iterator; made by `Group.publications`."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+
+    def __aiter__(self) -> Publications:
+        return self
+
+    async def __anext__(self) -> Publication:
+        return await self._buffer.take()
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._buffer.close()
+
+    def __del__(self) -> None:
+        self._buffer.close()
+
+
+class _Publishing:
+    """A publication that waits for its number."""
+
+    def __init__(self, node: Name, name: Name, payload: bytes, extra: bytes, state: Sequence[StateChange]) -> None:
+        self.node = node
+        self.name = name
+        self.payload = payload
+        self.extra = extra
+        self.state = state
+        self.done = anyio.Event()
+        self.seq = 0
+        self.error: Exception | None = None
+
+
+class Group:
+    """One member of a group. Made by `join`.
+
+    Guarantees: each publication reaches each matching subscription at most once, whole and validated; those of one
+    publisher may come out of order. `publish` returns when the publication is kept and will be announced.
+    """
+
+    def __init__(
+        self,
+        name: Name,
+        attachment: Attachment,
+        *,
+        signers: Signers,
+        trust: Trust,
+        options: Options,
+        store: Store,
+        intake: Intake,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.name = name
+        self.failures = 0
+        self.skipped = 0
+        self._attachment = attachment
+        self._signers = signers
+        self._store = store
+        self._intake = intake
+        self._clock = clock
+        self._bell = Bell()
+        self._session = Session(name, options, random, anyio.current_time(), clock.now())
+        self._wiring = Wiring(
+            name, self._session, attachment.endpoint, signers, trust, anyio.current_time, self._bell.ring
+        )
+        self._callbacks: dict[int, Callback] = {}
+        self._on_failure: list[FailureCallback] = []
+        self._nodes: list[Name] = []
+        self._deliveries: deque[Deliver] = deque()
+        self._delivery_bell = Bell()
+        self._queue: list[_Publishing] = []
+        self._publishing = False
+        self._buffers: set[Buffer] = set()
+
+    # the application's side
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes this member publishes for."""
+        return [text(node) for node in self._nodes]
+
+    async def publish(
+        self,
+        name: str | Name,
+        payload: bytes,
+        *,
+        node: str | Name | None = None,
+        extra: bytes = b"",
+        timestamp: bool = True,
+        state: Sequence[StateChange] = (),
+    ) -> int:
+        """Publish under an application name; returns the sequence number.
+
+        `node` chooses among several nodes of this member. `extra` are further TLV blocks for the mapping entry, which
+        subscribers can filter by; with `timestamp` the time is among them.
+        """
+        blocks = (timestamp_block(self._clock.now()) if timestamp else b"") + extra
+        request = _Publishing(self._node_of(node), _name(name), payload, blocks, state)
+        self._queue.append(request)
+        if self._publishing:
+            await request.done.wait()
+        else:
+            await self._publish_queued()
+        if request.error is not None:
+            raise request.error
+        return request.seq
+
+    def subscribe(self, prefix: str | Name, callback: Callback, *, filter: Filter | None = None) -> Subscription:
+        """Call back with every publication whose name starts with `prefix`. Returns at once.
+
+        `filter` sees the mapping entry before anything is fetched. An async callback is awaited; while the application
+        is busy with many publications, no more are fetched.
+        """
+        return self._subscribed(self._session.subscribe(_name(prefix), _guarded(filter)), callback)
+
+    def subscribe_to_producer(
+        self, prefix: str | Name, callback: Callback, *, filter: Filter | None = None
+    ) -> Subscription:
+        """Call back with every publication of the nodes below `prefix`, whatever its name."""
+        return self._subscribed(self._session.subscribe_to_producer(_name(prefix), _guarded(filter)), callback)
+
+    def publications(
+        self, prefix: str | Name = "/", *, producer: str | Name | None = None, filter: Filter | None = None
+    ) -> Publications:
+        """The publications below `prefix`, or those of `producer`, as they come, for `async for`.
+
+        Subscribed from now on; reading slowly slows fetching down. Dropping the iterator ends the subscription.
+        """
+        buffer = Buffer()
+        if producer is None:
+            subscription = self.subscribe(prefix, buffer.put, filter=filter)
+        else:
+            subscription = self.subscribe_to_producer(producer, buffer.put, filter=filter)
+        buffer.closing = subscription.cancel
+        self._buffers.add(buffer)
+        return Publications(buffer)
+
+    def on_failure(self, callback: FailureCallback) -> None:
+        """Be told of publications that do not come, and of packets that are refused."""
+        self._on_failure.append(callback)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            **self._session.statistics(),
+            "failures": self.failures,
+            "skipped": self.skipped,
+            "refused_syncs": self._wiring.refused_syncs,
+            "waiting_deliveries": len(self._deliveries),
+        }
+
+    @property
+    def state_vector(self) -> dict[str, int]:
+        """The newest sequence number of every node, as far as is known here."""
+        return {text(node): seq for node, seq in sorted(self._session.vector.items())}
+
+    def settled(self) -> dict[Name, int]:
+        """Of each other node, up to which number everything has been fetched, refused or given up."""
+        return self._session.settled()
+
+    # starting and running
+
+    async def add_node(self, node: str | Name) -> None:
+        """Publish for one more node prefix."""
+        prefix = _name(node)
+        if not prefix:
+            raise UsageError("a node has a name")
+        self._session.join(prefix, await self._store.last(prefix))
+        self._wiring.serve(prefix)
+        self._nodes.append(prefix)
+        await self._attachment.register(prefix + self.name)
+
+    def resume(self, settled: dict[Name, int]) -> None:
+        """Go on after what an earlier run has settled."""
+        for node, seq in settled.items():
+            self._session.resume(node, seq)
+
+    async def run(self) -> None:
+        """Take part until cancelled."""
+        await self._attachment.register(self.name)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._deliver)
+                while True:
+                    await self._work()
+                    with anyio.move_on_at(self._session.deadline):
+                        await self._bell.wait()
+        finally:
+            self._wiring.close()
+            for buffer in self._buffers:
+                buffer.close()
+
+    async def _work(self) -> None:
+        """Let the conversation do what is due, until nothing is left."""
+        self._session.tick(anyio.current_time())
+        while actions := self._wiring.act(self._session.take()):
+            judges = [action for action in actions if type(action) is Judge]
+            self._note([action for action in actions if type(action) is not Judge])
+            if judges:
+                peer = self._attachment.peer
+                judged = await self._intake.take([(each.wire, peer(each.face)) for each in judges])
+                now = anyio.current_time()
+                for each, verdict in zip(judges, judged, strict=True):
+                    self._session.judged(each.token, verdict, now)
+        lookups, self._wiring.lookups = self._wiring.lookups, []
+        for request, named in lookups:
+            await self._look_up(request, named)
+
+    def _note(self, actions: list[Action]) -> None:
+        for action in actions:
+            if type(action) is Deliver:
+                self._deliveries.append(action)
+                self._delivery_bell.ring()
+            elif isinstance(action, Failure):
+                self.failures += action.final
+                log.info("svs_failure", group=text(self.name), node=action.node, low=action.low, step=action.step)
+                for callback in self._on_failure:
+                    _safely(callback, action)
+            elif isinstance(action, Skipped):
+                self.skipped += action.high - action.low + 1
+                log.info("svs_skipped", group=text(self.name), reason=action.reason, low=action.low, high=action.high)
+
+    async def _look_up(self, request: Request, named: OuterName | MappingName) -> None:
+        """Answer from the store what is no longer in memory."""
+        if isinstance(named, MappingName):
+            high = min(named.high, named.low + 63, SVS_SEQ_MAX)
+            entries = await self._store.entries(named.node, named.low, high)
+            self._wiring.answer_mapping(request, named, entries)
+        else:
+            packet = await self._store.packet(named.node, named.seq, named.segment)
+            self._wiring.answer_packet(request, packet)
+
+    async def _deliver(self) -> None:
+        while True:
+            await self._delivery_bell.wait()
+            while self._deliveries:
+                delivery = self._deliveries.popleft()
+                for number in delivery.subscriptions:
+                    callback = self._callbacks.get(number)
+                    if callback is not None:
+                        await _call(callback, delivery.publication)
+                self._session.delivered(anyio.current_time())
+                self._bell.ring()
+
+    # publishing
+
+    async def _publish_queued(self) -> None:
+        """Keep all that waits in one go, then announce it. Whoever comes meanwhile waits for the next round."""
+        self._publishing = True
+        try:
+            with anyio.CancelScope(shield=True):  # a number that may have been kept must not be used again
+                while self._queue:
+                    batch, self._queue = self._queue, []
+                    await self._publish_batch(batch)
+        finally:
+            self._publishing = False
+        await anyio.lowlevel.checkpoint_if_cancelled()
+
+    async def _publish_batch(self, batch: list[_Publishing]) -> None:
+        try:
+            prepared = self._prepare(batch)
+            await self._store.keep(prepared)
+        except Exception as error:
+            for request in batch:
+                request.error = request.error or error
+        else:
+            now = anyio.current_time()
+            for publication in prepared:
+                self._wiring.shelve(publication)
+                self._session.published(publication.node, publication.entry, now)
+            self._bell.ring()
+        finally:
+            for request in batch:
+                request.done.set()
+
+    def _prepare(self, batch: list[_Publishing]) -> list[Prepared]:
+        """Number, segment, sign and encapsulate; what cannot be published takes no number."""
+        prepared: list[Prepared] = []
+        last: dict[Name, int] = {}
+        for request in batch:
+            node = request.node
+            # SVS-PS: the sequence number is the next available one of the publisher.
+            seq = last.get(node, self._session.last(node)) + 1
+            try:
+                packets = encapsulate(
+                    node,
+                    self.name,
+                    seq,
+                    request.name,
+                    request.payload,
+                    inner=self._signers.inner,
+                    outer=self._signers.outer,
+                )
+            except UsageError as error:
+                request.error = error
+                continue
+            request.seq = last[node] = seq
+            entry = MappingEntry(seq, request.name, request.extra)
+            mapping = self._wiring.mapping_data(node, seq, seq, [entry])
+            prepared.append(Prepared(node, seq, packets, entry, mapping, request.state))
+        return prepared
+
+    def _node_of(self, node: str | Name | None) -> Name:
+        if node is None:
+            if not self._nodes:
+                raise UsageError("this member publishes for no node", hint="join with node=…")
+            return self._nodes[0]
+        prefix = _name(node)
+        if prefix not in self._nodes:
+            raise UsageError("this member does not publish for that node", about=text(prefix))
+        return prefix
+
+    def _subscribed(self, number: int, callback: Callback) -> Subscription:
+        self._callbacks[number] = callback
+        return Subscription(self, number)
+
+    def _unsubscribe(self, number: int) -> None:
+        self._session.unsubscribe(number)
+        self._callbacks.pop(number, None)
+        self._buffers = {buffer for buffer in self._buffers if not buffer.closed}
+
+
+@asynccontextmanager
+async def join(
+    group: str | Name,
+    *,
+    node: str | Name | Sequence[str] | None = None,
+    forwarder: str | Attachment | None = None,
+    signers: Signers | None = None,
+    trust: Trust | None = None,
+    options: Options | None = None,
+    store: Store | None = None,
+    intake: Intake | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+) -> AsyncIterator[Group]:
+    """Take part in a group for the length of the block.
+
+    `forwarder` is an address (`tcp://127.0.0.1:6363`, `unix:///run/nfd/nfd.sock`, …), by default what
+    NDN_CLIENT_TRANSPORT says, or a place inside a hub of this process. Without `node` (one prefix, or several) the member
+    only listens. Without `store` numbers do not outlive the process, except in the memory of the group.
+    """
+    name, trust = _name(group), trust or Trust()
+    if forwarder is None or isinstance(forwarder, str):
+        async with attached(forwarder, clock=clock, random=random) as client:
+            async with join(
+                name, node=node, forwarder=client, signers=signers, trust=trust, options=options, store=store,
+                intake=intake, clock=clock, random=random,
+            ) as found:  # fmt: skip
+                yield found
+        return
+    member = Group(
+        name,
+        forwarder,
+        signers=signers or Signers(),
+        trust=trust,
+        options=options or Options(),
+        store=store or MemoryStore(),
+        intake=intake or Judging(name, trust),
+        clock=clock or SystemClock(),
+        random=random or SystemRandom(),
+    )
+    for prefix in [] if node is None else [node] if isinstance(node, str | bytes) else node:
+        await member.add_node(prefix)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(member.run)
+        try:
+            yield member
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def _name(name: str | Name) -> Name:
+    return parse(name) if isinstance(name, str) else name
+
+
+def _guarded(filter: Filter | None) -> Filter | None:
+    """A filter of the application's that raises lets nothing pass."""
+    if filter is None:
+        return None
+
+    def guarded(entry: MappingEntry) -> bool:
+        try:
+            return filter(entry)
+        except Exception:
+            log.exception("svs_filter_failed", seq=entry.seq)
+            return False
+
+    return guarded
+
+
+async def _call(callback: Callback, publication: Publication) -> None:
+    try:
+        waiting = callback(publication)
+        if inspect.isawaitable(waiting):
+            await waiting
+    except Exception:
+        log.exception("svs_callback_failed", topic=publication.topic, seq=publication.seq)
+
+
+def _safely(callback: FailureCallback, failure: Failure) -> None:
+    try:
+        callback(failure)
+    except Exception:
+        log.exception("svs_callback_failed", node=failure.node, seq=failure.low)

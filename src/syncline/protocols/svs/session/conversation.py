@@ -1,0 +1,231 @@
+"""A member's whole conversation in a group, sans-I/O: sync, belief, fetching and announcing, as events in and actions out.
+
+The driver sends what it is told, judges packets and keeps time. Publications are made and kept before they are announced
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from syncline.core.limits import (
+    SVS_JUMP,
+    SVS_NODES,
+    SVS_OWN_JUMP,
+    SVS_PIGGYBACK_BYTES,
+    SVS_SEQ_MAX,
+    SVS_VECTOR_BYTES,
+)
+from syncline.formats.ndn.names import Name
+from syncline.protocols.svs.rules.judge import Judged
+from syncline.protocols.svs.session.events import Action, Announce, Filter, Options
+from syncline.protocols.svs.session.fetching import Fetching
+from syncline.protocols.svs.session.jobs import Feed
+from syncline.protocols.svs.session.subscriptions import Subscriptions, Topic
+from syncline.protocols.svs.session.sync import Sync
+from syncline.protocols.svs.wire.mapping import MappingData, MappingEntry, encode_entry, encode_mapping
+from syncline.protocols.svs.wire.vector import encode_vector
+
+
+class Session:
+    """One member of one group."""
+
+    def __init__(self, group: Name, options: Options, random: Random, now: float, wall_now: int) -> None:
+        self._options = options
+        self._joined = now
+        self._actions: list[Action] = []
+        self._own: dict[Name, int] = {}  # our nodes and their newest numbers
+        self._news: dict[Name, list[MappingEntry]] = {}  # published and not announced yet
+        self._subscriptions = Subscriptions()
+        self._sync = Sync(options, random, now)
+        self._fetching = Fetching(
+            group, options, self._subscriptions, random, self._actions, wall_now - now * 1_000_000
+        )
+        self.disbelieved = 0  # claims in vectors that were not taken over
+
+    # our own nodes
+
+    def join(self, node: Name, last: int) -> None:
+        """Speak for a node whose newest publication is number `last`."""
+        self._own[node] = last
+        if last:
+            self._sync.set(node, last)
+
+    def last(self, node: Name) -> int:
+        """The newest number of a node of ours: the next publication has the one after it."""
+        return self._own[node]
+
+    def published(self, node: Name, entry: MappingEntry, now: float) -> None:
+        """Announce a publication that has been made and kept."""
+        self._own[node] = entry.seq
+        self._news.setdefault(node, []).append(entry)
+        self._sync.publish(node, entry.seq, now)
+
+    # what others say
+
+    def resume(self, node: Name, settled: int) -> None:
+        """Go on after the publications of a node that an earlier run has settled."""
+        if settled and node not in self._own:
+            feed = self._fetching.feeds[node] = Feed(node, settled)
+            feed.proven = settled
+            self._sync.set(node, settled)
+
+    def heard(self, vector: Mapping[Name, int], mapping: MappingData | None, now: float) -> None:
+        """Take in a validated sync Interest."""
+        believed: dict[Name, int] = {}
+        for node, seq in vector.items():
+            if node in self._own:
+                self._hear_of_ourselves(node, seq)
+            elif seq > self._sync.vector.get(node, 0):
+                if self._believes(node, seq, now):
+                    believed[node] = seq
+                else:
+                    self.disbelieved += 1
+        updates = self._sync.receive(vector, believed, now)
+        if mapping is not None and mapping.node not in self._own:
+            feed = self._fetching.feeds.get(mapping.node)
+            for entry in mapping.entries if feed is not None else ():
+                feed.hint(entry)  # type: ignore[union-attr]
+        old = self._options.from_now and now < self._joined + self._options.settle
+        for update in updates:
+            if update.node not in self._own:
+                feed = self._fetching.feeds[update.node]
+                self._fetching.update(feed, update.low, update.high, old=old)
+        self._fetching.pump(now)
+
+    def _hear_of_ourselves(self, node: Name, seq: int) -> None:
+        """A higher number of our own means that we forgot it: never use it again."""
+        own = self._own[node]
+        if own < seq <= min(own + SVS_OWN_JUMP, SVS_SEQ_MAX):
+            self._own[node] = seq
+            self._sync.set(node, seq)
+        elif seq > own:
+            self.disbelieved += 1
+
+    def _believes(self, node: Name, seq: int, now: float) -> bool:
+        """Whether a claim is near enough to what was seen of the node; if not, it must be proven first."""
+        fetching = self._fetching
+        feed = fetching.feeds.get(node)
+        if seq > SVS_SEQ_MAX or (feed is None and not self._has_room()):
+            return False
+        if feed is None:
+            feed = fetching.feeds[node] = Feed(node)
+        wanted = fetching.wants(node)
+        seen = feed.proven if wanted else self._sync.vector.get(node, 0)
+        if seq <= seen + SVS_JUMP:
+            return True
+        if wanted and feed.doubted_until <= now:
+            fetching.prove(feed, seq)
+        return False
+
+    def _has_room(self) -> bool:
+        """Whether one more node can be kept track of; one that failed and never answered makes room."""
+        feeds = self._fetching.feeds
+        if len(feeds) < SVS_NODES:
+            return True
+        for feed in feeds.values():
+            if feed.failed and not feed.proven and not feed.jobs and not feed.mappings and feed.probe is None:
+                self._fetching.remove(feed)
+                self._sync.forget(feed.node)
+                return True
+        return False
+
+    def answered(self, token: int, wire: bytes | None, face: int, now: float) -> None:
+        self._fetching.answered(token, wire, face, now)
+
+    def judged(self, token: int, judged: Judged, now: float) -> None:
+        self._fetching.judged(token, judged, now)
+
+    # the application
+
+    def subscribe(self, prefix: Name, filter: Filter | None = None) -> int:
+        return self._subscriptions.add_topic(Topic(prefix, filter))
+
+    def subscribe_to_producer(self, prefix: Name, filter: Filter | None = None) -> int:
+        return self._subscriptions.add_producer(Topic(prefix, filter))
+
+    def unsubscribe(self, number: int) -> None:
+        self._subscriptions.remove(number)
+
+    def delivered(self, now: float) -> None:
+        """The application has taken one more publication."""
+        self._fetching.delivered(now)
+
+    # time and actions
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` has something to do."""
+        retry = self._fetching.deadline
+        return self._sync.deadline if retry is None else min(self._sync.deadline, retry)
+
+    def tick(self, now: float) -> None:
+        if self._sync.tick(now):
+            self._announce()
+        self._fetching.pump(now)
+
+    def take(self) -> list[Action]:
+        """What is to be done now."""
+        actions = self._actions[:]
+        self._actions.clear()
+        return actions
+
+    def _announce(self) -> None:
+        """SVS-PS: mapping data goes into every sync Interest that follows from new publications."""
+        vector = encode_vector(self._fitting_vector())
+        news, self._news = self._news, {}
+        for node, entries in news.items():
+            self._actions.append(Announce(vector + encode_mapping(node, _newest_that_fit(entries))))
+        if not news:
+            self._actions.append(Announce(vector))
+
+    def _fitting_vector(self) -> dict[Name, int]:
+        """Our vector, or as much of it as one Interest takes: our own nodes, then those that are real, then the rest."""
+        vector, feeds = self._sync.vector, self._fetching.feeds
+        order = sorted(self._sync.recent_first(), key=lambda node: (node not in self._own, not _is_proven(feeds, node)))
+        found: dict[Name, int] = {}
+        room = SVS_VECTOR_BYTES
+        for node in order:
+            room -= len(node) + 16
+            if room < 0:
+                break
+            found[node] = vector[node]
+        return found
+
+    # for those who watch
+
+    @property
+    def vector(self) -> Mapping[Name, int]:
+        return self._sync.vector
+
+    def settled(self) -> dict[Name, int]:
+        """Of each node, up to which number nothing is left to do."""
+        return {node: feed.settled for node, feed in self._fetching.feeds.items() if feed.started and feed.proven}
+
+    def statistics(self) -> dict[str, int]:
+        fetching = self._fetching
+        return {
+            "nodes": len(fetching.feeds),
+            "fetching": fetching.jobs,
+            "reassembly_bytes": fetching.bytes,
+            "undelivered": fetching.undelivered,
+            "probes": fetching.probes,
+            "disbelieved": self.disbelieved,
+            "subscriptions": len(self._subscriptions),
+        }
+
+
+def _is_proven(feeds: Mapping[Name, Feed], node: Name) -> bool:
+    return node in feeds and feeds[node].proven > 0
+
+
+def _newest_that_fit(entries: list[MappingEntry]) -> list[MappingEntry]:
+    room = SVS_PIGGYBACK_BYTES
+    found: list[MappingEntry] = []
+    for entry in reversed(entries):
+        room -= len(encode_entry(entry))
+        if room < 0:
+            break
+        found.append(entry)
+    return found[::-1]

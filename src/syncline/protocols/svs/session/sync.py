@@ -1,0 +1,107 @@
+"""State Vector Sync, version 2: a node's vector, and when to send it.
+
+Steady: a sync Interest every 30 s or so. Hearing from somebody who is behind, a node waits a short random time
+(suppression) and speaks only if nobody else has told them in the meantime. Which claims to believe is decided before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from random import Random
+
+import msgspec
+
+from syncline.formats.ndn.names import Name
+from syncline.protocols.svs.session.events import Options
+
+
+class Update(msgspec.Struct, frozen=True):
+    """Sequence numbers of a node that are new to us."""
+
+    node: Name
+    low: int
+    high: int
+
+
+class Sync:
+    """The vector and the one timer of a group's member."""
+
+    def __init__(self, options: Options, random: Random, now: float) -> None:
+        self._options = options
+        self._random = random
+        self.vector: dict[Name, int] = {}
+        self._updated: dict[Name, float] = {}
+        self._heard: dict[Name, int] | None = None  # in suppression: what others have been told meanwhile
+        self.deadline = now  # say hello at once, so that others tell us where they are
+
+    @property
+    def suppressing(self) -> bool:
+        return self._heard is not None
+
+    def set(self, node: Name, seq: int) -> None:
+        """Start from what was known before."""
+        self.vector[node] = seq
+        self._updated[node] = -math.inf
+
+    def forget(self, node: Name) -> None:
+        self.vector.pop(node, None)
+        self._updated.pop(node, None)
+
+    def publish(self, node: Name, seq: int, now: float) -> None:
+        """Our own node has a new number: tell the group at once."""
+        self.vector[node] = seq
+        self._updated[node] = now
+        self.deadline = now
+
+    def receive(self, vector: Mapping[Name, int], believed: Mapping[Name, int], now: float) -> list[Update]:
+        """Take in a validated vector, of which `believed` may change ours; what is new to us."""
+        own = self.vector
+        behind = [node for node, seq in own.items() if vector.get(node, 0) < seq]
+        updates = []
+        for node, seq in believed.items():
+            known = own.get(node, 0)
+            if seq > known:
+                updates.append(Update(node, known + 1, seq))
+                own[node] = seq
+                self._updated[node] = now
+        if self._heard is not None:
+            _merge(self._heard, vector)
+            return updates
+        # A reply is due only if something the sender lacks is not brand new: what is, may still be on its way to them.
+        settled = now - self._options.suppression
+        if any(self._updated[node] <= settled for node in behind):
+            self._heard = dict(vector)
+            self.deadline = now + self._suppression_delay()
+        elif self.deadline > now:
+            self.deadline = now + self._periodic_delay()
+        return updates
+
+    def tick(self, now: float) -> bool:
+        """Whether to send a sync Interest now."""
+        if now < self.deadline:
+            return False
+        heard, self._heard = self._heard, None
+        self.deadline = now + self._periodic_delay()
+        if heard is None:
+            return True
+        return any(heard.get(node, 0) < seq for node, seq in self.vector.items())
+
+    def recent_first(self) -> list[Name]:
+        """Nodes, those with news first: what to keep when a vector does not fit into one Interest."""
+        return sorted(self.vector, key=lambda node: (-self._updated[node], node))
+
+    def _periodic_delay(self) -> float:
+        options = self._options
+        return options.periodic * (1 + options.jitter * (2 * self._random.random() - 1))
+
+    def _suppression_delay(self) -> float:
+        """c·(1 − e^((v − c)/(c/f))) with v uniform in [0, c]: mostly close to c, seldom much shorter."""
+        c, f = self._options.suppression, self._options.decay
+        return -c * math.expm1((self._random.random() * c - c) / (c / f))
+
+
+def _merge(into: dict[Name, int], vector: Mapping[Name, int]) -> None:
+    for node, seq in vector.items():
+        if seq > into.get(node, 0):
+            into[node] = seq
