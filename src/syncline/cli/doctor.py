@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncline.cli import output
 from syncline.cli.common import JsonFlag, invocation
+
+if TYPE_CHECKING:
+    from syncline.node.health import Finding
+
+FIX = "point JAVA_HOME at Java 17 or newer, or unset it"
 
 
 def run(
@@ -34,6 +39,8 @@ def run(
         health.check_token(settings.api),
         *health.check_disk(settings.data, settings.journal),
         *health.check_clock([*settings.node.clock_urls, *(clock or ())], SystemClock()),
+        health.check_journal(settings.journal_file),
+        _java(),
         *(
             health.Finding("plug-in", "warn", f"{each.name}: {each.problem}", f"pip install 'syncline[{each.name}]'")
             for each in installed()
@@ -48,3 +55,34 @@ def run(
         output.table(["", "check", "found", "fix"], rows)
     if any(each.level == "fail" for each in findings):
         raise typer.Exit(1)
+
+
+def _java() -> Finding:
+    """The Java that Spark would use."""
+    from syncline.core.errors import MissingError
+    from syncline.node.health import Finding
+
+    try:
+        from syncline.lake.java import find_java
+
+        found = find_java()
+    except MissingError as error:
+        return Finding("java", "fail", str(error), error.hint)
+    except ImportError as error:
+        return Finding("java", "warn", f"the lake is not installed: {error}", "pip install 'syncline[spark]'")
+    wrong = _passed_over(found.origin)
+    if wrong:
+        return Finding(
+            "java", "warn", f"{wrong} has no Java that runs Spark; {found.origin}'s {found.version} is used", FIX
+        )
+    return Finding("java", "ok", f"{found.version} from {found.origin}")
+
+
+def _passed_over(used: str) -> str:
+    """A Java the user seems to have chosen, but that cannot be used."""
+    import os
+    import shutil
+
+    if used != "JAVA_HOME" and os.environ.get("JAVA_HOME"):
+        return "JAVA_HOME"
+    return "PATH" if used == "bundled" and shutil.which("java") else ""

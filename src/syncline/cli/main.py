@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "tail": "Follow and publish",
     "pub": "Follow and publish",
     "sdsp": "Follow and publish",
+    "journal": "Look after data",
     "lake": "Look after data",
     "query": "Look after data",
     "bench": "Measure",

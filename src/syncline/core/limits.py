@@ -208,7 +208,6 @@ RELAY_SUBSCRIPTION_SECONDS: Final = 86_400  # how long a subscription outlives i
 RELAY_CACHED_MESSAGES: Final = 1_000_000
 RELAY_TOPIC_MESSAGES: Final = 10_000
 RELAY_TOPIC_BYTES: Final = 16 * MIB  # cached per topic
-RELAY_CLIENT_BYTES: Final = 64 * MIB  # cached per publishing client
 RELAY_LINK_BYTES: Final = 1_024 * MIB  # cached by way of one neighbour
 RELAY_REQUESTS_PER_SECOND: Final = 200.0
 RELAY_REQUEST_BURST: Final = 1_000
@@ -228,7 +227,9 @@ RELAY_WEBHOOKS: Final = 10_000
 RELAY_WEBHOOKS_PER_TOPIC: Final = 10
 RELAY_PROMPTS: Final = 10_000  # webhook calls waiting
 RELAY_PROMPT_TRIES: Final = 6
-RELAY_CLIENT_QUEUE: Final = 1_024  # messages a RelayClient holds for its user before it stops reading
+RELAY_CLIENT_BYTES: Final = 64 * MIB  # cached per publishing client
+RELAY_CLIENT_QUEUE: Final = 1_024  # messages a RelayClient holds for its user; then it stops reading
+RELAY_CLIENT_SEEN: Final = 10_000  # messages a RelayClient remembers, to hand none out twice
 
 # the NDN forwarder
 NDN_FACES: Final = 1_024
@@ -265,8 +266,6 @@ SVS_MAPPING_ENTRIES: Final = 256  # entries of one MappingData that are looked a
 SVS_MAPPING_BATCH: Final = 10  # sequence numbers in one mapping query
 SVS_MAPPING_ANSWER: Final = 64  # sequence numbers of one query that are answered
 SVS_EXTRA_BYTES: Final = 1_024  # further blocks of one mapping entry
-RELAY_CLIENT_QUEUE: Final = 1_024  # messages a RelayClient holds for its user; then it stops reading
-RELAY_CLIENT_SEEN: Final = 10_000  # messages a RelayClient remembers, to hand none out twice
 SVS_NODES: Final = 1_024  # nodes of a group that are kept track of
 SVS_JUMP: Final = 1_000  # numbers a vector may run ahead of the newest packet seen before it must be proven
 SVS_OWN_JUMP: Final = 1_000_000  # numbers a vector may run ahead of our own newest publication

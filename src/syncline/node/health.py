@@ -20,7 +20,7 @@ import httpx
 import msgspec
 
 from syncline.core.clock import Clock
-from syncline.core.errors import KeyFileError, SynclineError
+from syncline.core.errors import CorruptionError, KeyFileError, SynclineError
 from syncline.core.keys import NodeKey
 from syncline.core.settings import ApiSettings, JournalSettings
 
@@ -124,3 +124,16 @@ def _compare_clock(url: str, clock: Clock) -> Finding:
         return Finding("clock", "ok", f"within {CLOCK_OFF_SECONDS:.0f} s of {url}")
     word = "ahead of" if off > 0 else "behind"
     return Finding("clock", "fail", f"{abs(off):.0f} s {word} {url}", "turn on time synchronisation (NTP)")
+
+
+def check_journal(file: Path) -> Finding:
+    """Whether the journal can be opened and read; `syncline journal verify` looks at every row."""
+    from syncline.journal.inspect import inspect
+
+    if not file.exists():
+        return Finding("journal", "ok", "none yet")
+    try:
+        found = inspect(file)
+    except CorruptionError as error:
+        return Finding("journal", "fail", str(error), error.hint or "stop the node and run `syncline journal recover`")
+    return Finding("journal", "ok", f"epoch {found.epoch}, {found.records} records")

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import Run, up
+
+
+@pytest.fixture
+def home(run: Run, tmp_path: Path) -> Path:
+    """A stopped node that has kept five frames and refused one."""
+    run("init")
+    with up(tmp_path) as ready:
+        for number in range(5):
+            (tmp_path / "o.json").write_text(json.dumps({"n": number, "pad": "x" * 300}))
+            assert run("pub", "sdsp", "o.json", "--uid", "thing", "--node", ready["url"]).returncode == 0
+    return tmp_path
+
+
+def damage(file: Path) -> None:
+    """Flip one bit in the middle of every page but the first."""
+    content = bytearray(file.read_bytes())
+    for page in range(4096, len(content), 4096):
+        content[page + 2048] ^= 1
+    file.write_bytes(content)
+
+
+def read(result: Any) -> Any:
+    return json.loads(result.stdout)
+
+
+def test_inspect_and_verify_tell_what_is_there(run: Run, home: Path) -> None:
+    found = read(run("journal", "inspect", "--json"))
+    assert (found["records"], found["newest"], found["sealed"], found["unsealed"]) == (5, 5, 5, 0)
+    assert [(each["protocol"], each["verdict"], each["records"]) for each in found["counts"]] == [("sdsp", "accept", 5)]
+    checked = read(run("journal", "verify", "--json"))
+    assert (checked["sound"], checked["records"], checked["sealed_records"]) == (True, 5, 5)
+    assert "lsn 1 to 5" in run("journal", "inspect").stdout
+
+
+def test_export_and_backup_hold_every_record(run: Run, home: Path) -> None:
+    assert read(run("journal", "export", "out.parquet", "--format", "parquet", "--json"))["records"] == 5
+    assert pq.read_table(home / "out.parquet")["lsn"].to_pylist() == [1, 2, 3, 4, 5]
+    lines = run("journal", "export", "--after", "3").stdout.splitlines()
+    assert [json.loads(line)["lsn"] for line in lines] == [4, 5]
+    assert read(run("journal", "backup", "copy.db", "--json"))["newest"] == 5
+    assert run("journal", "backup", "copy.db").returncode == 2
+
+
+def test_a_damaged_journal_is_told_by_every_command_and_recovered_by_one(run: Run, home: Path) -> None:
+    file = home / "data" / "journal.db"
+    damage(file)
+    before = file.read_bytes()
+    verified = run("journal", "verify")
+    started = run("up")
+    doctor = run("doctor", "--json")
+    assert (verified.returncode, started.returncode, doctor.returncode) == (4, 4, 1)
+    assert "syncline journal recover" in verified.stderr
+    [finding] = [each for each in read(doctor)["findings"] if each["check"] == "journal"]
+    assert finding["level"] == "fail"
+    assert "syncline journal" in finding["fix"]
+    assert file.read_bytes() == before  # nothing was changed
+    recovered = read(run("journal", "recover", "--json"))
+    [aside] = [Path(name) for name in recovered["quarantined"] if name.endswith("Z")]
+    assert aside.read_bytes() == before
+    assert recovered["missing"] == []  # all five are in segments
+    assert run("journal", "verify").returncode == 0
+
+
+def test_doctor_names_a_java_that_cannot_run_spark(run: Run, home: Path) -> None:
+    (home / "old" / "bin").mkdir(parents=True)
+    java = home / "old" / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(0o755)
+    result = run("doctor", "--json", JAVA_HOME=str(home / "old"))
+    [finding] = [each for each in read(result)["findings"] if each["check"] == "java"]
+    assert (finding["level"], "JAVA_HOME" in finding["detail"]) == ("warn", True)
+    assert finding["fix"] == "point JAVA_HOME at Java 17 or newer, or unset it"
