@@ -27,7 +27,7 @@ from syncline.protocols.sdsp.session import (
     TimerFired,
     UserEvent,
 )
-from syncline.protocols.sdsp.wire import Frame, ObjectKind
+from syncline.protocols.sdsp.wire import Frame, ObjectKind, decode, encode
 
 UID = "0192f000-0000-7000-8000-00000000000a"
 DELTAS = Deltas()
@@ -115,7 +115,7 @@ class Follower:
         """Receive these frames; return what users heard."""
         before = len(self.events)
         for frame in frames:
-            self._do(FrameReceived(frame, 100))
+            self._do(FrameReceived(decode(encode(frame)), 100))  # as every receiver gets its own
         return self.events[before:]
 
     def wait(self, seconds: float) -> list[UserEvent]:
@@ -145,4 +145,8 @@ class Follower:
 
     def _answer(self, ask: AskHistory) -> Iterable[Event]:
         frames = self.history(ask)
-        return [HistoryFailed(ask.ask, "none") if frames is None else HistoryAnswered(ask.ask, list(frames))]
+        return [
+            HistoryFailed(ask.ask, "none")
+            if frames is None
+            else HistoryAnswered(ask.ask, [decode(encode(frame)) for frame in frames])
+        ]

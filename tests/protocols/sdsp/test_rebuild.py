@@ -25,7 +25,16 @@ from syncline.protocols.sdsp.rebuild import (
     rebuild_sorted,
     same_content,
 )
-from syncline.protocols.sdsp.wire import Checksum, Frame, ObjectKind, delta_frame, encode, freeze_frame, full_frame
+from syncline.protocols.sdsp.wire import (
+    Checksum,
+    Frame,
+    ObjectKind,
+    delta_frame,
+    encode,
+    freeze_frame,
+    full_frame,
+    resolve,
+)
 from tests.protocols.sdsp.kit import DELTAS, Published, json_values, objects
 
 
@@ -52,6 +61,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "broken": {"delta": "nonsense"},
     "unknown": {"alg": "X-none"},
     "checksum": {"checksum": Checksum("00", "MD5")},
+    "version": {"ver": 99},
 }
 START = full_frame("u", 3, {"n": 0})
 
@@ -143,6 +153,15 @@ def test_an_object_that_is_rewritten_for_ever_does_not_run_out_of_room() -> None
     for serial in range(1, 40):
         state = folded(state, replace(serial, serial, "/a", large + str(serial)), in_place=True)
     assert state.value == {"a": large + "39"}
+
+
+def test_an_object_measured_near_the_limit_takes_no_more_deltas() -> None:
+    for size, fits in [(50 * limits.MIB, True), (57 * limits.MIB, False)]:
+        pointing = full_frame("u", 0, None, uri="mem://1")  # its size is not known before it is measured
+        state = folded(None, resolve(pointing, msgspec.json.encode({"a": "x" * size, "n": 0})))
+        found = fold(state, replace(1, 1, "/n", 1), DELTAS)
+        assert isinstance(found, State) is fits
+        assert fits or found == Problem(Cause.OVERSIZE, 1, "the object is as large as one may be")
 
 
 def test_equal_states_have_equal_bytes_and_come_back() -> None:
@@ -290,7 +309,7 @@ def test_the_fast_lane_gives_what_the_fold_gives_frame_by_frame(data: st.DataObj
     frames = list(run.frames)
     if len(frames) > 1 and data.draw(st.booleans()):  # something goes wrong somewhere
         place = data.draw(st.integers(1, len(frames) - 1))
-        fault = data.draw(st.sampled_from(["lost", "broken", "unknown", "checksum"]))
+        fault = data.draw(st.sampled_from(["lost", *FAULTS]))
         if fault == "lost":
             del frames[place]
         elif not frames[place].frozen:

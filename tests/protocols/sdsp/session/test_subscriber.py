@@ -198,6 +198,26 @@ def test_a_gap_that_fills_late_is_still_used(published: Published) -> None:
     assert follower.get(three) == [Update(3, value(2), value(3))]
 
 
+def test_history_is_not_asked_again_while_the_same_frame_is_missing(published: Published) -> None:
+    follower = Follower()
+    follower.get(published.frames[0], published.frames[2])
+    follower.wait(6.0)
+    assert follower.get(*published.frames[3:]) == []
+    assert follower.wait(600.0) == []
+    assert len(follower.asked) == 1
+
+
+def test_another_gap_is_another_question(published: Published) -> None:
+    published.update(value(5))
+    follower = Follower(history=lambda ask: published.frames)
+    follower.get(published.frames[0], published.frames[2])
+    follower.wait(6.0)
+    follower.get(published.frames[4])
+    follower.wait(6.0)
+    assert [ask.frame.serial for ask in follower.asked] == [2, 4]
+    assert status(follower) is Status.SYNCED
+
+
 def test_a_history_that_never_answers_counts_as_failed(published: Published) -> None:
     session = SubscriberSession(UID, DELTAS, random=lambda: 0.5)
     (action,) = session.receive(FrameReceived(published.frames[3], 10), 0.0)
@@ -382,6 +402,15 @@ def test_a_delta_that_is_broken_in_history_too_is_not_asked_for_again(published:
     assert follower.session.state.value == value(2)
 
 
+def test_history_overrules_a_past_that_turned_out_wrong(published: Published) -> None:
+    slipped_in = msgspec.structs.replace(published.frames[1], delta=[{"op": "add", "path": "/m", "value": 1}])
+    follower = Follower(history=lambda ask: published.frames)
+    follower.get(published.frames[0], slipped_in)
+    (stale,) = follower.get(wrong(published.frames[2]))
+    assert isinstance(stale, Stale)
+    assert follower.wait(1.0) == [Resynced(2, {**value(0), "m": 1}, value(2))]
+
+
 def test_a_wrong_checksum_is_a_corrupted_delta() -> None:
     published = Published(Policy(delta_ratio=1e9, cumulative_ratio=1e9, checksum_every=1))
     published.create(value(0))
@@ -429,6 +458,16 @@ def test_an_unknown_algorithm_fails_the_object_until_the_next_full_frame(publish
     assert status(follower) is Status.SYNCED
 
 
+def test_an_unknown_algorithm_ends_the_wait_for_an_earlier_frame(published: Published) -> None:
+    follower = Follower(history=lambda ask: published.frames)
+    follower.get(*published.frames[:2], published.frames[4])
+    (event,) = follower.get(unknown(published.frames[2]))
+    assert isinstance(event, Error)
+    assert follower.session.deadline is None
+    assert follower.wait(600.0) == []
+    assert follower.asked == []
+
+
 def test_an_unknown_algorithm_in_the_history_fails_a_late_joiner(published: Published) -> None:
     offered = [*published.frames[:2], unknown(published.frames[2]), *published.frames[3:]]
     follower = Follower(history=lambda ask: offered)
@@ -463,6 +502,13 @@ def test_a_fork_among_waiting_frames_believes_neither(published: Published) -> N
     assert status(follower) is Status.STALE
     assert follower.session.state is not None
     assert follower.session.state.value == value(0)
+
+
+def test_a_full_frame_below_a_fork_does_not_bring_either_side_back(published: Published) -> None:
+    follower = Follower()
+    follower.get(published.frames[0], published.frames[2], msgspec.structs.replace(published.frames[2], delta=[]))
+    assert follower.get(full_frame(UID, 1, "new")) == [Resynced(1, value(0), "new")]
+    assert status(follower) is Status.SYNCED
 
 
 def test_a_history_that_contradicts_what_was_heard_is_a_fork(published: Published) -> None:

@@ -45,7 +45,7 @@ class Following(msgspec.Struct, frozen=True, kw_only=True):
     """How an object is followed."""
 
     verify: bool = True  # compare checksums where frames carry them
-    keep_old: bool = True  # False: deltas change the object in place and Update.old is None
+    keep_old: bool = True  # False: deltas change the object, and the frame it came in, in place; Update.old is None
     serial_jump: int | None = limits.SDSP_SERIAL_JUMP  # None: the transport vouches for the publisher
     reorder_frames: int = limits.SDSP_REORDER_FRAMES
     reorder_bytes: int = limits.SDSP_REORDER_BYTES
@@ -222,8 +222,8 @@ class SubscriberSession:
     def _advance(self, now: float, actions: list[Action]) -> None:
         """Fold every waiting frame whose turn it is."""
         while (frame := self._next()) is not None and not frame.unresolved:
-            in_place = not self._following.keep_old and self._before is None
-            found = fold(self._state, frame, self._deltas, verify=self._following.verify, in_place=in_place)
+            following = self._following
+            found = fold(self._state, frame, self._deltas, verify=following.verify, in_place=not following.keep_old)
             if isinstance(found, State):
                 self._folded(frame, found, actions)
             else:
