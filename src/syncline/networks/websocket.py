@@ -136,8 +136,10 @@ class WebSocket:
                     raise UnreachableError(f"the connection broke: {error}", about=self._url) from None
 
     def _farewell(self) -> str:
-        code, reason = self._protocol.close_code, self._protocol.close_reason
-        return f"the other side closed the WebSocket ({code}{': ' + reason if reason else ''})"
+        goodbye = self._protocol.close_rcvd or self._protocol.close_sent
+        if goodbye is None:
+            return "the WebSocket broke off"
+        return f"the WebSocket was closed ({goodbye.code}{': ' + goodbye.reason if goodbye.reason else ''})"
 
 
 @asynccontextmanager
