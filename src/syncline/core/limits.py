@@ -138,6 +138,7 @@ SDSP_HUB_FRAMES: Final = 10_000  # newest frames of one object that a memory hub
 SDSP_BATCH: Final = 500  # frames that cross to or from another thread at once
 SDSP_PENDING: Final = 10_000  # publishes waiting for a transport
 SDSP_HEAVY_BYTES: Final = 64 * KIB  # work on larger objects is done beside the event loop
+SDSP_HEAVY_FRAMES: Final = 100  # as are histories of more frames
 SDSP_INBOX: Final = 64  # frames and answers waiting for a follower's loop
 SDSP_POLL_SECONDS: Final = 25  # a long poll is answered after this, news or not
 SDSP_KEEP_ALIVE_SECONDS: Final = 15  # a server-sent event stream is never silent for longer

@@ -192,10 +192,10 @@ class Socket:
             self._fragments.clear()
 
     def _farewell(self) -> str:
-        code, reason = self._protocol.close_code, self._protocol.close_reason
-        if self._protocol.close_rcvd is not None:
-            code, reason = self._protocol.close_rcvd.code, self._protocol.close_rcvd.reason
-        return f"the other side closed the WebSocket ({code}{': ' + reason if reason else ''})"
+        goodbye = self._protocol.close_rcvd or self._protocol.close_sent
+        if goodbye is None:
+            return "the WebSocket broke off"
+        return f"the WebSocket was closed ({goodbye.code}{': ' + goodbye.reason if goodbye.reason else ''})"
 
     @property
     def close_code(self) -> int | None:

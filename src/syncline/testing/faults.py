@@ -5,13 +5,20 @@ Wraps the subscribing side of any transport; what is published and what history 
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Final
 
+import anyio
 import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from syncline.networks.background import background
 from syncline.protocols.sdsp.plugins import Capabilities, Delivery, Start, Transport
+
+QUIET_SECONDS: Final = 0.05  # after which late deliveries come even if nothing follows to overtake them
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,19 +55,27 @@ class FaultyTransport:
 
     @asynccontextmanager
     async def subscribe(self, topic: str, start: Start) -> AsyncIterator[AsyncIterator[Delivery]]:
-        async with self._transport.subscribe(topic, start) as deliveries:
-            disturbed = self._disturbed(deliveries)
-            try:
-                yield disturbed
-            finally:
-                await disturbed.aclose()
+        outlet, inlet = anyio.create_memory_object_stream[Delivery](0)
+        disturbed = self._disturbed(inlet)
+        with inlet:
+            async with self._transport.subscribe(topic, start) as deliveries, background() as tasks:
+                tasks.start_soon(_forward, deliveries, outlet)
+                try:
+                    yield disturbed
+                finally:
+                    tasks.cancel_scope.cancel()
+                    await disturbed.aclose()
 
-    async def _disturbed(self, deliveries: AsyncIterator[Delivery]) -> AsyncGenerator[Delivery, None]:
+    async def _disturbed(self, inlet: MemoryObjectReceiveStream[Delivery]) -> AsyncGenerator[Delivery, None]:
         late: list[tuple[int, Delivery]] = []  # (deliveries still to let pass, what waits)
-        async for delivery in deliveries:
-            for each in self._now(delivery, late):
-                yield each
-            late = [(left - 1, each) for left, each in late]
+        while True:
+            delivery = None
+            with anyio.move_on_after(QUIET_SECONDS if late else math.inf):
+                delivery = await inlet.receive()
+            if delivery is not None:
+                for each in self._now(delivery, late):
+                    yield each
+            late = [(left - 1 if delivery is not None else 0, each) for left, each in late]
             for each in [each for left, each in late if left <= 0]:
                 yield each
             late = [(left, each) for left, each in late if left > 0]
@@ -78,3 +93,9 @@ class FaultyTransport:
             self.fired["repeated"] += 1
             return [delivery, delivery]
         return [delivery]
+
+
+async def _forward(deliveries: AsyncIterator[Delivery], outlet: MemoryObjectSendStream[Delivery]) -> None:
+    with outlet:
+        async for delivery in deliveries:
+            await outlet.send(delivery)

@@ -138,6 +138,8 @@ class Publisher:
         frames = [_resolved(entry) for entry in entries]
         session = PublisherSession.resume(uid, frames, self._deltas, self._policy)
         opened = PublishedObject(self, session, entries[-1].topic)
+        for entry in entries:
+            opened.weigh(entry, full=False)
         opened._unsent = entries[-1].frame
         await opened.flush()
         return opened
@@ -150,9 +152,11 @@ class Publisher:
         payloads = await self.transport.replay(topic, uid=uid, first=header.base, last=header.serial)
         entries = [await self._entry(topic, payload) for payload in payloads]
         session = PublisherSession.resume(uid, map(_resolved, entries), self._deltas, self._policy)
+        opened = PublishedObject(self, session, topic)
         for entry in entries:
             await self.ledger.write(uid, entry, full=decode(entry.frame).kind is Kind.FULL)
-        return PublishedObject(self, session, topic)
+            opened.weigh(entry, full=False)
+        return opened
 
     async def _entry(self, topic: str, payload: bytes) -> Entry:
         frame = decode(payload)
@@ -185,6 +189,7 @@ class PublishedObject:
         self._session = session
         self.topic = topic
         self._lock = anyio.Lock()
+        self._weight = 0  # the bytes the object was sent in: how much work it is
         self._unsent: bytes | None = None
         self._lost: ConflictError | None = None
 
@@ -239,8 +244,7 @@ class PublishedObject:
     async def _do(self, make: Callable[[], Draft | None]) -> int:
         async with self._lock:
             await self._send()
-            state = self._session.state
-            heavy = state is not None and state.size >= SDSP_HEAVY_BYTES
+            heavy = self._weight >= SDSP_HEAVY_BYTES
             draft = await anyio.to_thread.run_sync(make) if heavy else make()
             if draft is not None:
                 await self._keep(draft)
@@ -257,6 +261,11 @@ class PublishedObject:
             await self._publisher.ledger.write(self.uid, entry, full=draft.frame.kind is Kind.FULL)
             self._session.commit(draft)
             self._unsent = draft.raw
+            self.weigh(entry, full=draft.frame.kind is Kind.FULL)
+
+    def weigh(self, entry: Entry, *, full: bool) -> None:
+        size = len(entry.frame) if entry.content is None else len(entry.content)
+        self._weight = size if full else self._weight + size
 
     async def _stored(self, content: bytes, kind: ObjectKind) -> str:
         storage = self._publisher.storage

@@ -94,6 +94,7 @@ class SdspService:
         self._deltas = deltas
         self._policy = policy
         self._sessions: OrderedDict[str, PublisherSession] = OrderedDict()
+        self._weights: dict[str, int] = {}  # bytes of the sessions' objects, where they are known
         self._floor = 0  # the newest lsn seen
         self._counts = dict.fromkeys(("published", "repeated", "unchanged", "conflicts"), 0)
         self._secret = hashlib.blake2b(ground.key.seed, digest_size=32, person=b"sdsp-history").digest()
@@ -148,8 +149,7 @@ class SdspService:
         tip, stored = self.shelf.tips.get(uid)
         self._check_expected(uid, tip, wanted.expect_serial)
         session = await self._session(uid, tip)
-        known = session.state
-        heavy = known is not None and known.size >= limits.SDSP_HEAVY_BYTES
+        heavy = self._weights.get(uid, limits.SDSP_HEAVY_BYTES) >= limits.SDSP_HEAVY_BYTES
         make = _step(session, wanted)
         draft = await anyio.to_thread.run_sync(make) if heavy else make()
         if draft is None:
@@ -164,8 +164,9 @@ class SdspService:
         try:
             receipt = await self._append(topic, draft.raw, self._ground.key.peer_id, [change(uid, new, stored), *state])
             session.commit(draft)
+            self._weights[uid] = draft.state.size
         except BaseException:
-            self._sessions.pop(uid, None)  # it may or may not have been kept
+            self._drop_session(uid)  # it may or may not have been kept
             self.shelf.forget(uid)
             raise
         return await self._published(draft.frame, topic, draft.raw, receipt, draft.state)
@@ -188,7 +189,7 @@ class SdspService:
                 await self._append(topic, raw, CLIENT, [])  # kept as refused, which changes nothing else; raises
             self._check_expected(frame.uid, tip, wanted.expect_serial)
             new = tip.after(frame, self._floor) if tip else self._first(frame, topic, "")
-            self._sessions.pop(frame.uid, None)
+            self._drop_session(frame.uid)
             try:
                 receipt = await self._append(topic, raw, CLIENT, [change(frame.uid, new, stored), *state])
             except BaseException:
@@ -276,8 +277,12 @@ class SdspService:
             self._sessions[uid] = session
         self._sessions.move_to_end(uid)
         while len(self._sessions) > self._ground.settings.objects:
-            self._sessions.popitem(last=False)
+            self._drop_session(next(iter(self._sessions)))
         return session
+
+    def _drop_session(self, uid: str) -> None:
+        self._sessions.pop(uid, None)
+        self._weights.pop(uid, None)
 
     async def _stored(self, uid: str, draft: Draft) -> str:
         assert draft.store is not None

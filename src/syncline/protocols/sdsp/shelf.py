@@ -33,7 +33,7 @@ from syncline.protocols.sdsp.plugins import ObjectStorage
 from syncline.protocols.sdsp.rebuild import Problem, State, content_of, fold, object_at
 from syncline.protocols.sdsp.rules import KIND, PROTOCOL, Known, frame_id
 from syncline.protocols.sdsp.session import Head
-from syncline.protocols.sdsp.wire import Frame, Kind, ObjectKind, decode, resolve
+from syncline.protocols.sdsp.wire import Frame, Kind, ObjectKind, decode, object_to_bytes, resolve
 
 SPACE: Final = "sdsp.object"  # key: uid; value: Tip
 
@@ -236,14 +236,20 @@ class Shelf:
 
     async def _rebuilt(self, uid: str) -> State | Problem:
         frames = await self.chain(uid)
-        return await anyio.to_thread.run_sync(object_at, self.tip(uid).serial, frames, self._deltas)
+        return await anyio.to_thread.run_sync(self._built, self.tip(uid).serial, frames)
+
+    def _built(self, serial: int, frames: Sequence[Frame]) -> State | Problem:
+        state = object_at(serial, frames, self._deltas)
+        if isinstance(state, State):  # measured, because the fold only knows an upper bound
+            state = msgspec.structs.replace(state, size=len(object_to_bytes(state.value, state.kind)))
+        return state
 
     async def add(self, frame: Frame, payload: bytes, state: State | None = None) -> None:
         """A frame has been committed: remember it, and wake who waits. `state` is the object after it, if known."""
         live = self._live.get(frame.uid)
         if live is not None:
             self._weight -= live.weight
-            folded = state or await self._folded(live, frame)
+            folded = state or await self._folded(live, frame, len(payload))
             if folded is None or (live.recent and frame.serial != live.recent[-1][0] + 1):
                 del self._live[frame.uid]
             else:
@@ -258,8 +264,11 @@ class Shelf:
         for waiting in self._watching.get(frame.uid, ()):
             waiting.set()
 
-    async def _folded(self, live: Live, frame: Frame) -> State | None:
+    async def _folded(self, live: Live, frame: Frame, size: int) -> State | None:
         """The state after one more frame, or None if it has to be rebuilt when somebody asks."""
+        if frame.kind is Kind.FULL:
+            started = fold(None, frame, self._deltas, verify=False)
+            return msgspec.structs.replace(started, size=size) if isinstance(started, State) else None
         if isinstance(live.state, Problem):
             return None
         heavy = live.state.size >= SDSP_HEAVY_BYTES

@@ -23,7 +23,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from msgspec import structs
 
 from syncline.core.errors import DecodeError, SynclineError
-from syncline.core.limits import SDSP_HEAVY_BYTES, SDSP_INBOX
+from syncline.core.limits import SDSP_HEAVY_BYTES, SDSP_HEAVY_FRAMES, SDSP_INBOX
 from syncline.networks.background import background
 from syncline.networks.fetch import Fetcher, FetchPolicy
 from syncline.protocols.sdsp.deltas import Deltas
@@ -55,7 +55,7 @@ from syncline.protocols.sdsp.session import (
     TimerFired,
     UserEvent,
 )
-from syncline.protocols.sdsp.wire import Frame, decode
+from syncline.protocols.sdsp.wire import Frame, Kind, decode, object_to_bytes
 
 _Inlet = MemoryObjectSendStream[Event | SynclineError]
 _Outlet = MemoryObjectReceiveStream[Event | SynclineError]
@@ -71,6 +71,8 @@ class FollowedObject:
         self._until_frozen = until_frozen
         self._events: list[UserEvent] = []
         self._over = False
+        known = session.state
+        self._weight = 0 if known is None else len(object_to_bytes(known.value, known.kind))
 
     @property
     def uid(self) -> str:
@@ -124,10 +126,22 @@ class FollowedObject:
     async def _told(self, happened: Event) -> Sequence[Any]:
         """The session's answer; a big object is worked on beside the event loop."""
         now = anyio.current_time()
-        known = self._session.state
-        if max(_weight(happened), 0 if known is None else known.size) < SDSP_HEAVY_BYTES:
+        self._weigh(happened)
+        if self._weight < SDSP_HEAVY_BYTES:
             return self._session.receive(happened, now)
         return await anyio.to_thread.run_sync(self._session.receive, happened, now)
+
+    def _weigh(self, happened: Event) -> None:
+        """Keep an estimate of how much work the object is: the bytes it came in."""
+        match happened:
+            case FrameReceived(frame, size):
+                self._weight = size if frame.kind is Kind.FULL else self._weight + size
+            case DataLoaded(_, data):
+                self._weight = len(data)
+            case HistoryAnswered(_, frames) if len(frames) > SDSP_HEAVY_FRAMES:
+                self._weight = max(self._weight, SDSP_HEAVY_BYTES)
+            case _:
+                pass
 
 
 class _Fetching:
@@ -254,13 +268,3 @@ def _decodable(payloads: Sequence[bytes]) -> list[Frame]:
         except DecodeError:
             continue
     return frames
-
-
-def _weight(happened: Event) -> int:
-    match happened:
-        case FrameReceived(_, size):
-            return size
-        case DataLoaded(_, data):
-            return len(data)
-        case _:
-            return 0
