@@ -56,7 +56,7 @@ def test_files_the_stream_passes_over_are_found_all_the_same(spark: Any, lake: L
     summary = Pipeline(spark, lake, stages={}).run_available()
     assert summary.records == 10
     assert sorted((damage.path.rpartition("/")[2], damage.why[:20]) for damage in summary.damaged) == [
-        (torn.name, "a segment is not rea"),
+        (torn.name, "not a whole Parquet "),
         ("notes.parquet", "no segment is named "),
     ]
     torn.write_bytes(content)

@@ -24,7 +24,7 @@ from syncline.lake.segments import Segment, list_segments
 from syncline.lake.tables import RECORDS
 
 ROWS: Final = 1_000_000
-REPEATS: Final = 30
+REPEATS: Final = 150
 KEY: Final = "key-7"
 PAGE: Final = 100
 

@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from syncline.formats.records import RECORD_SCHEMA, SEGMENT_VERSION
-from syncline.testing.segments import DAY_ZERO, FakeJournal
+from syncline.formats.records import RECORD_SCHEMA
+from syncline.formats.segments import SegmentInfo, SegmentName
+from syncline.testing.segments import DAY_ZERO, FakeJournal, write_segment
 
 PER_SEGMENT: Final = 50_000
 
@@ -106,13 +106,8 @@ def _write(
         for field in RECORD_SCHEMA
     ]
     last = first + count - 1
-    head = {
-        "version": SEGMENT_VERSION, "node": journal.node, "epoch": journal.epoch, "lo": first, "hi": last, "rows": count
-    }  # fmt: skip
-    schema = RECORD_SCHEMA.with_metadata({"syncline.segment": msgspec.json.encode(head)})
     day = datetime.datetime.fromtimestamp(DAY_ZERO / 1e6, datetime.UTC).date().isoformat()
-    target = folder / f"protocol={protocol}" / f"date={day}"
-    target.mkdir(parents=True, exist_ok=True)
-    path = target / f"{journal.node}-{journal.epoch}-{first:020d}-{last:020d}.parquet"
-    with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
-        writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    name = SegmentName(journal.node, journal.epoch, first, last, protocol, day)
+    write_segment(
+        folder, pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA), SegmentInfo.of(name, {name.path: count})
+    )

@@ -71,7 +71,7 @@ class _Landing:
         self._differing = 0
 
     def run(self) -> LandReport:
-        for item in sorted(self._task.segments, key=lambda item: item.segment):
+        for item in sorted(self._task.segments, key=lambda item: item.segment.path):
             try:
                 records = read_segment(self._segments, item.segment)
             except CorruptionError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -54,6 +55,11 @@ class _Line(msgspec.Struct):
 
 
 _LINES: Final = msgspec.json.Decoder(_Line)
+
+
+def next_commit(root: Root, version: int) -> Path:
+    """The file that appears in a local table's log when somebody commits after `version`."""
+    return root.path / LOG / f"{version + 1:020d}.json"
 
 
 def read_transactions(root: Root, version: int) -> dict[str, int]:

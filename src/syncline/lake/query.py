@@ -19,13 +19,16 @@ from deltalake import DeltaTable
 
 from syncline.core import limits
 from syncline.core.errors import MissingError, SynclineError, UnavailableError, UsageError
+from syncline.lake.deadlines import Deadlines
 from syncline.lake.deltas import WIDENED_PROPERTY, open_delta
+from syncline.lake.landed import next_commit
 from syncline.lake.objects import as_json, object_at
 from syncline.lake.roots import Lake
 from syncline.lake.tables import Table
 
 READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _BATCH_ROWS: Final = 2_048
+_THOROUGH_SECONDS: Final = 60.0
 # In this order: the last two close the door behind the others.
 _LOCKS: Final = (
     "SET python_enable_replacements = false",  # else a name in SQL may mean a variable of ours
@@ -67,34 +70,26 @@ class Queries:
         self._versions: dict[str, int] = {}
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._idle: list[duckdb.DuckDBPyConnection] = []
+        self._refreshed = 0.0
+        self._deadlines = Deadlines()
 
     def ask(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
         """The answer to one reading statement. Raises UsageError for anything else and for faulty SQL."""
         check_statement(sql)
         begun = time.monotonic()
         cursor = self._cursor()
-        stopped = threading.Event()
-
-        def stop() -> None:
-            stopped.set()
-            cursor.interrupt()
-
-        timer = threading.Timer(self._bounds.seconds, stop)
-        timer.start()
         try:
-            asked = cursor.sql(sql, params=list(parameters)) if parameters else cursor.sql(sql)
-            assert asked is not None
-            reader = asked.to_arrow_reader(_BATCH_ROWS)
-            rows, truncated = _bounded(reader, self._bounds)
+            with self._deadlines.within(self._bounds.seconds, cursor.interrupt) as deadline:
+                asked = cursor.sql(sql, params=list(parameters)) if parameters else cursor.sql(sql)
+                assert asked is not None
+                rows, truncated = _bounded(asked.to_arrow_reader(_BATCH_ROWS), self._bounds)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            if stopped.is_set():
+            if deadline.passed:
                 raise UnavailableError(
                     f"the query was stopped after {self._bounds.seconds:g} s",
                     hint="ask for less, raise lake.query_seconds, or use --engine spark",
                 ) from None
             raise _explained(error) from None
-        finally:
-            timer.cancel()
         self._give_back(cursor)
         return Answer(rows, truncated, time.monotonic() - begun)
 
@@ -105,6 +100,7 @@ class Queries:
         self.close()
 
     def close(self) -> None:
+        self._deadlines.close()
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -130,10 +126,18 @@ class Queries:
                 self._idle.append(cursor)
 
     def _look(self) -> dict[str, int]:
+        """The version of every table. Between thorough looks only the next commit's file is asked for, which costs a
+        hundredth of asking delta-rs.
+        """
+        thorough = time.monotonic() - self._refreshed > _THOROUGH_SECONDS
+        if thorough:
+            self._refreshed = time.monotonic()
         for table in self._tables:
+            root = self._lake.table(table.name)
             delta = self._deltas.get(table.name)
             if delta is not None:
-                delta.update_incremental()
+                if thorough or not root.is_local or next_commit(root, delta.version()).exists():
+                    delta.update_incremental()
             elif (found := open_delta(self._lake.table(table.name))) is not None:
                 self._deltas[table.name] = found
         return {name: delta.version() for name, delta in self._deltas.items()}

@@ -1,47 +1,27 @@
-"""Sealed segments as the lake meets them: their names, which of them are there, reading one with every check, and
-putting a damaged one aside. What a segment is, docs/segments.md says; nodes write them.
+"""Sealed segments as the lake meets them: which of them are there, reading one with every check, and putting a damaged
+one aside. What a segment is, formats and docs/segments.md say; nodes write them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from syncline.core.errors import CorruptionError
-from syncline.formats.records import RECORD_SCHEMA, SEGMENT_VERSION
+from syncline.formats.records import RECORD_SCHEMA
+from syncline.formats.segments import SegmentName, check_segment
 from syncline.lake.roots import QUARANTINE, Root
 
-METADATA_KEY: Final = b"syncline.segment"
-_NAME: Final = re.compile(
-    r"protocol=(?P<protocol>[^/]+)/date=(?P<date>\d{4}-\d\d-\d\d)/"
-    r"(?P<node>[0-9A-Za-z]+)-(?P<epoch>[0-9a-f]{16})-(?P<lo>\d{20})-(?P<hi>\d{20})\.parquet"
-)
 
+class Segment(SegmentName, frozen=True, order=True):
+    """One sealed file, named by its path below the segments folder, which holds node, epoch and range."""
 
-class Segment(msgspec.Struct, frozen=True, order=True):
-    """One sealed file: the records `lo` to `hi` of one journal that belong to one protocol and day."""
-
-    protocol: str
-    date: str
-    node: str
-    epoch: str
-    lo: int
-    hi: int
     size: int = 0
-
-    @property
-    def path(self) -> str:
-        """Below the segments folder; also the segment's identity, since it holds node, epoch and range."""
-        return (
-            f"protocol={self.protocol}/date={self.date}/{self.node}-{self.epoch}-{self.lo:020d}-{self.hi:020d}.parquet"
-        )
 
     @property
     def chain(self) -> str:
@@ -49,25 +29,12 @@ class Segment(msgspec.Struct, frozen=True, order=True):
         return f"{self.node}/{self.epoch}/{self.protocol}"
 
 
-class SegmentHead(msgspec.Struct, frozen=True):
-    """What a segment says of itself in its Parquet metadata; further keys are for others."""
-
-    version: int
-    node: str
-    epoch: str
-    lo: int
-    hi: int
-    rows: int
-
-
 def parse_path(path: str, size: int = 0) -> Segment | None:
     """The segment of this path below the segments folder, or None if no segment is named so."""
-    match = _NAME.fullmatch(path)
-    if match is None:
+    name = SegmentName.parse(path)
+    if name is None:
         return None
-    return Segment(
-        match["protocol"], match["date"], match["node"], match["epoch"], int(match["lo"]), int(match["hi"]), size
-    )
+    return Segment(name.node, name.epoch, name.lo, name.hi, name.protocol, name.date, size)
 
 
 def list_segments(root: Root) -> Iterator[Segment | str]:
@@ -80,18 +47,15 @@ def list_segments(root: Root) -> Iterator[Segment | str]:
 
 
 def read_segment(filesystem: Any, segment: Segment) -> pa.Table:
-    """All records of a segment. Raises CorruptionError unless it is whole and says of itself what its name says."""
+    """All records of a segment. Raises CorruptionError unless every bit is as it was sealed, under its own name."""
+    with filesystem.open_input_file(segment.path) as file:
+        data = file.read()
+    check_segment(data, segment.path)
     try:
-        with pq.ParquetFile(filesystem.open_input_file(segment.path), page_checksum_verification=True) as file:
-            head = _head(file)
-            table = file.read(use_threads=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError) as error:
-        raise _damaged(segment, f"is not readable: {error}") from None
-    except OSError as error:
-        if error.errno is not None:  # the disk's or network's fault, not the file's
-            raise
-        raise _damaged(segment, f"is not readable: {error}") from None
-    _check(segment, head, table)
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptionError(f"the segment cannot be read: {error}", about=segment.path) from None
+    _check(segment, table)
     return table
 
 
@@ -106,31 +70,12 @@ def quarantine(root: Root, path: str, why: str) -> str:
     return target
 
 
-def _head(file: pq.ParquetFile) -> SegmentHead:
-    raw = (file.schema_arrow.metadata or {}).get(METADATA_KEY) or (file.metadata.metadata or {}).get(METADATA_KEY)
-    if raw is None:
-        raise ValueError(f"no {METADATA_KEY.decode()} in its metadata")
-    return msgspec.json.decode(raw, type=SegmentHead)
-
-
-def _check(segment: Segment, head: SegmentHead, table: pa.Table) -> None:
-    if head.version != SEGMENT_VERSION:
-        raise _damaged(segment, f"is of version {head.version}, this program reads {SEGMENT_VERSION}")
-    if (head.node, head.epoch, head.lo, head.hi) != (segment.node, segment.epoch, segment.lo, segment.hi):
-        raise _damaged(segment, "was renamed: its metadata names another segment")
-    if head.rows != table.num_rows:
-        raise _damaged(segment, f"holds {table.num_rows} records, not the {head.rows} it was sealed with")
+def _check(segment: Segment, table: pa.Table) -> None:
     if not table.schema.remove_metadata().equals(RECORD_SCHEMA):
-        raise _damaged(segment, "has other columns than a record")
+        raise CorruptionError("the segment has other columns than a record", about=segment.path)
     span = pc.min_max(table["lsn"]).as_py()
     if not segment.lo <= span["min"] <= span["max"] <= segment.hi:
-        raise _damaged(segment, "holds records outside its range")
+        raise CorruptionError("the segment holds records outside its range", about=segment.path)
     for name, value in (("node", segment.node), ("epoch", segment.epoch), ("protocol", segment.protocol)):
         if pc.min_max(table[name]).as_py() != {"min": value, "max": value}:
-            raise _damaged(segment, f"holds records of another {name}")
-
-
-def _damaged(segment: Segment, what: str) -> CorruptionError:
-    return CorruptionError(
-        f"a segment {what}", hint="put back a good copy and run `syncline lake run`", about=segment.path
-    )
+            raise CorruptionError(f"the segment holds records of another {name}", about=segment.path)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import io
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from syncline.core.keys import peer_id
 from syncline.core.record import Arrival, Record
-from syncline.formats.records import SEGMENT_VERSION, to_arrow
+from syncline.formats.records import to_arrow
+from syncline.formats.segments import SegmentInfo, SegmentName, stamped
 
 DAY_ZERO: Final = 1_772_323_200_000_000  # 2026-03-01 00:00 UTC
 
@@ -36,37 +38,33 @@ class FakeJournal:
 
 
 def write_segments(folder: Path, records: Sequence[Record]) -> list[Path]:
-    """Seal records of one journal, in their order: one file per protocol and day."""
-    ordered = sorted(records, key=lambda record: (record.protocol, _day(record), record.lsn))
-    return [
-        _write(folder / f"protocol={protocol}" / f"date={day}", list(group))
-        for (protocol, day), group in groupby(ordered, key=lambda record: (record.protocol, _day(record)))
-    ]
+    """Seal records of one journal, in their order, as one range: one file per protocol and day."""
+    first, last = records[0], records[-1]
+    groups: dict[SegmentName, list[Record]] = {}
+    for record in records:
+        name = SegmentName(first.node, first.epoch, first.lsn, last.lsn, record.protocol, _day(record))
+        groups.setdefault(name, []).append(record)
+    siblings = {name.path: len(group) for name, group in groups.items()}
+    return [write_segment(folder, to_arrow(group), SegmentInfo.of(name, siblings)) for name, group in groups.items()]
+
+
+def write_segment(folder: Path, records: pa.RecordBatch, info: SegmentInfo) -> Path:
+    """One sealed file, which appears whole."""
+    buffer = io.BytesIO()
+    with pq.ParquetWriter(buffer, records.schema, compression="zstd", write_page_checksum=True) as writer:
+        writer.write_batch(records)
+        writer.add_key_value_metadata(info.metadata())
+    path = folder / info.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name(f".{path.name}")
+    hidden.write_bytes(stamped(buffer.getvalue()))
+    return hidden.rename(path)
 
 
 def in_pieces(records: Sequence[Record], size: int) -> Iterator[Sequence[Record]]:
     """The records as a drainer would take them, `size` at a time."""
     for start in range(0, len(records), size):
         yield records[start : start + size]
-
-
-def _write(folder: Path, records: list[Record]) -> Path:
-    first, last = records[0], records[-1]
-    head = {
-        "version": SEGMENT_VERSION,
-        "node": first.node,
-        "epoch": first.epoch,
-        "lo": first.lsn,
-        "hi": last.lsn,
-        "rows": len(records),
-    }
-    batch = to_arrow(records)
-    schema = batch.schema.with_metadata({"syncline.segment": msgspec.json.encode(head)})
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{first.node}-{first.epoch}-{first.lsn:020d}-{last.lsn:020d}.parquet"
-    with pq.ParquetWriter(folder / f".{path.name}", schema, compression="zstd", write_page_checksum=True) as writer:
-        writer.write_batch(batch.replace_schema_metadata(schema.metadata))
-    return (folder / f".{path.name}").rename(path)
 
 
 def _day(record: Record) -> str:
