@@ -6,13 +6,14 @@ import math
 import struct
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.core.errors import DecodeError
 from syncline.core.verdict import Reason
-from syncline.protocols.sds import filters
+from syncline.protocols.sds import columns, filters
 from syncline.protocols.sds.catalogue import standard
 from syncline.protocols.sds.wire import Filter
 
@@ -26,9 +27,17 @@ ISS = {
 }
 
 
+def row(payload: dict[str, Any], schema: str = "OMM") -> dict[str, Any]:
+    """A payload as the columns have it."""
+    data = standard(schema).writer.encode(payload)
+    found: dict[str, Any] = columns.payload_columns(schema, pa.array([data])).batch.to_pylist()[0]
+    return found
+
+
 def says(field: str, operator: str, value: str, payload: dict[str, Any] | None = None, schema: str = "OMM") -> bool:
     condition = filters.compiled(Filter(field=field, operator=operator, value=value), standard(schema).schema)
-    return condition.holds(ISS if payload is None else payload)
+    full = row(ISS if payload is None else payload, schema)
+    return condition.holds({name: full[name] for name in condition.columns})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +115,7 @@ def test_all_of_the_and_filters_and_one_of_the_or_filters_must_hold() -> None:
     slow = Filter(field="MEAN_MOTION", operator="lt", value="2")
 
     def holds(**parts: Any) -> bool:
-        return filters.compiled(Filter(**parts), OMM).holds(ISS)
+        return filters.compiled(Filter(**parts), OMM).holds(row(ISS))
 
     assert holds(and_filters=(name, fast))
     assert not holds(and_filters=(name, slow))
@@ -177,7 +186,7 @@ def nested(depth: int) -> Filter:
 
 
 def test_filters_nest_eight_deep_and_no_deeper() -> None:
-    assert filters.compiled(nested(8), OMM).holds(ISS)
+    assert filters.compiled(nested(8), OMM).holds(row(ISS))
     with pytest.raises(DecodeError, match="8 deep") as caught:
         filters.compiled(nested(9), OMM)
     assert caught.value.reason is Reason.TOO_COMPLEX
@@ -185,7 +194,7 @@ def test_filters_nest_eight_deep_and_no_deeper() -> None:
 
 def test_a_filter_has_at_most_64_conditions() -> None:
     one = nested(1)
-    assert filters.compiled(Filter(and_filters=(one,) * 63), OMM).holds(ISS)
+    assert filters.compiled(Filter(and_filters=(one,) * 63), OMM).holds(row(ISS))
     with pytest.raises(DecodeError, match="65 conditions, 64 are allowed"):
         filters.compiled(Filter(and_filters=(one,) * 64), OMM)
 
@@ -200,13 +209,12 @@ def test_any_text_as_a_value_gives_an_answer_or_a_decode_error(value: str, opera
 
 
 def test_payloads_sort_by_a_field_with_nothing_first_and_nan_last() -> None:
-    key = filters.sort_key(OMM, "MASS")
-    masses = [{"MASS": 3.0}, {"MASS": math.nan}, {}, {"MASS": -1.0}]
-    assert [each.get("MASS") for each in sorted(masses, key=key)][:3] == [-1.0, None, 3.0]  # absent is 0, its default
-    names = filters.sort_key(OMM, "OBJECT_NAME")
-    assert sorted([{"OBJECT_NAME": "b"}, {}, {"OBJECT_NAME": "a"}], key=names) == [
-        {}, {"OBJECT_NAME": "a"}, {"OBJECT_NAME": "b"},
-    ]  # fmt: skip
+    masses = [row(each)["MASS"] for each in ({"MASS": 3.0}, {"MASS": math.nan}, {}, {"MASS": -1.0})]
+    mass = filters.sort_key(OMM, "MASS")
+    ordered = sorted(masses, key=lambda each: mass({"MASS": each}))
+    assert (ordered[:3], math.isnan(ordered[3])) == ([-1.0, 0.0, 3.0], True)  # absent is 0, its default
+    name = filters.sort_key(OMM, "OBJECT_NAME")
+    assert sorted(["b", None, "a"], key=lambda each: name({"OBJECT_NAME": each})) == [None, "a", "b"]
 
 
 def test_a_table_has_no_order() -> None:

@@ -1,7 +1,7 @@
 """Filters: a tree of conditions on the fields of a payload, compared by the type the schema gives each field.
 
-A filter is compiled against a schema once and then holds or does not hold for payloads. Everything a stranger can get
-wrong is a DecodeError that names the field or operator. Reading payloads is not done here.
+A filter is compiled against a schema once and then holds or does not hold for rows of the columns it names. Everything a
+stranger can get wrong is a DecodeError that names the field or operator. Decoding payloads is done in `columns.py`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from syncline.core import limits
 from syncline.core.errors import DecodeError, UsageError
 from syncline.core.verdict import Reason
 from syncline.formats.flatbuffers import Field, Kind, Schema
+from syncline.formats.flatbuffers.columns.layout import SEPARATOR
 from syncline.protocols.sds.wire import Filter
 
-Payload = Mapping[str, Any]
-Holds = Callable[[Payload], bool]
-Read = Callable[[Payload], Any]  # the value of a field in a payload; None where there is none
+Row = Mapping[str, Any]  # columns of a payload, by name
+Holds = Callable[[Row], bool]
+Read = Callable[[Row], Any]  # the value of a field in a row; None where there is none
 Parse = Callable[[str], Any]
 
 _ORDERED: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -45,13 +46,17 @@ OPERATORS: Final = (*_ORDERED, *_TEXT, *_LISTS)
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A compiled filter. `equal` are the fields that must have one value for it to hold at all: an index can use them."""
+    """A compiled filter: whether it holds for a row of `columns`.
+
+    `equal` are the fields that must have one value for it to hold at all: an index can use them.
+    """
 
     holds: Holds
-    equal: Mapping[str, Any]
+    columns: frozenset[str] = frozenset()
+    equal: Mapping[str, Any] = {}
 
 
-ALWAYS: Final = Condition(lambda payload: True, {})
+ALWAYS: Final = Condition(lambda row: True)
 
 
 def compiled(filter_: Filter | None, schema: Schema) -> Condition:
@@ -81,11 +86,11 @@ def _compiled(filter_: Filter, schema: Schema) -> Condition:
     tests = [part.holds for part in parts]
     options = [choice.holds for choice in choices]
 
-    def holds(payload: Payload) -> bool:
-        return all(test(payload) for test in tests) and (not options or any(option(payload) for option in options))
+    def holds(row: Row) -> bool:
+        return all(test(row) for test in tests) and (not options or any(option(row) for option in options))
 
-    equal = {name: value for part in parts for name, value in part.equal.items()}
-    return Condition(holds, equal)
+    needed = frozenset(column for part in (*parts, *choices) for column in part.columns)
+    return Condition(holds, needed, {name: value for part in parts for name, value in part.equal.items()})
 
 
 def _own(filter_: Filter, schema: Schema) -> Condition:
@@ -93,24 +98,24 @@ def _own(filter_: Filter, schema: Schema) -> Condition:
     field = field_at(schema, path)
     if name not in OPERATORS:
         raise _wrong(f"there is no operator {name[:80]!r}")
-    read = reader_of(schema, path)
+    read, columns = reader_of(schema, path), frozenset({column_of(path)})
     if field.kind is Kind.VECTOR:
-        return Condition(_among(field, schema, filter_, read), {})
+        return Condition(_among(field, schema, filter_, read), columns)
     parse = _parser(field, schema, path)
     if name in _LISTS:
-        return Condition(_in_list(filter_, parse, read), {})
+        return Condition(_in_list(filter_, parse, read), columns)
     if name in _TEXT:
         if field.kind is not Kind.STRING:
             raise _wrong(f"{name} needs text, and {path} is {field.type_text}")
-        return Condition(_compared(_TEXT[name], filter_.value, read, otherwise=False), {})
+        return Condition(_compared(_TEXT[name], filter_.value, read, otherwise=False), columns)
     value = parse(filter_.value)
     holds = _compared(_ORDERED[name], value, read, otherwise=name in _NEGATIVE)
-    return Condition(holds, {path: value} if name == "eq" else {})
+    return Condition(holds, columns, {path: value} if name == "eq" else {})
 
 
 def _compared(compare: Callable[[Any, Any], bool], value: Any, read: Read, *, otherwise: bool) -> Holds:
-    def holds(payload: Payload) -> bool:
-        found = read(payload)
+    def holds(row: Row) -> bool:
+        found = read(row)
         return otherwise if found is None else compare(found, value)
 
     return holds
@@ -120,8 +125,8 @@ def _in_list(filter_: Filter, parse: Parse, read: Read) -> Holds:
     values = {parse(each) for each in _list_values(filter_.value)}
     wanted = filter_.operator == "in"
 
-    def holds(payload: Payload) -> bool:
-        found = read(payload)
+    def holds(row: Row) -> bool:
+        found = read(row)
         return (found is not None and found in values) == wanted
 
     return holds
@@ -135,8 +140,8 @@ def _among(field: Field, schema: Schema, filter_: Filter, read: Read) -> Holds:
     value = _parser(element, schema, filter_.field)(filter_.value)
     numbers = dict(schema.values_of(element)) if element.type else {}
 
-    def holds(payload: Payload) -> bool:
-        found = read(payload)
+    def holds(row: Row) -> bool:
+        found = read(row)
         return found is not None and any(numbers.get(each, each) == value for each in found)
 
     return holds
@@ -165,25 +170,18 @@ def field_at(schema: Schema, path: str) -> Field:
         raise _wrong(f"{schema.name} has no field {path[:80]!r}") from None
 
 
+def column_of(path: str) -> str:
+    """The column that holds the field at a path."""
+    return path.replace(".", SEPARATOR)
+
+
 def reader_of(schema: Schema, path: str) -> Read:
-    """Reads the value at a path from a payload, as it is compared: enums by number, absent scalars by their default."""
-    *outer, field = schema.at(path)
-    names = [each.name for each in outer]
-    is_named = field.kind in (Kind.ENUM, Kind.UNION_TYPE)
-    numbers = dict(schema.values_of(field)) if is_named else {}
-
-    def read(payload: Payload) -> Any:
-        inner: Any = payload
-        for name in names:
-            inner = inner.get(name)
-            if inner is None:
-                return None
-        value = inner.get(field.name)
-        if value is None:
-            return field.default
-        return numbers[value] if is_named else value
-
-    return read
+    """Reads the value at a path from a row, as it is compared: enums by number."""
+    field, column = field_at(schema, path), column_of(path)
+    if field.kind not in (Kind.ENUM, Kind.UNION_TYPE):
+        return operator.itemgetter(column)
+    numbers = dict(schema.values_of(field))
+    return lambda row: numbers.get(row[column])
 
 
 def _parser(field: Field, schema: Schema, path: str) -> Parse:
@@ -236,15 +234,15 @@ def _whole(text: str) -> int | float:
         return int(value) if value.is_integer() else value
 
 
-def sort_key(schema: Schema, path: str) -> Callable[[Payload], tuple[int, Any]]:
-    """How payloads are ordered by a field: those without a value first, what is not a number last."""
+def sort_key(schema: Schema, path: str) -> Callable[[Row], tuple[int, Any]]:
+    """How rows are ordered by a field: those without a value first, what is not a number last."""
     field = field_at(schema, path)
     if field.kind not in (Kind.SCALAR, Kind.ENUM, Kind.STRING, Kind.UNION_TYPE):
         raise _wrong(f"{path} is {field.type_text}, which has no order")
     read = reader_of(schema, path)
 
-    def key(payload: Payload) -> tuple[int, Any]:
-        value = read(payload)
+    def key(row: Row) -> tuple[int, Any]:
+        value = read(row)
         if value is None:
             return 0, 0
         if isinstance(value, float) and math.isnan(value):

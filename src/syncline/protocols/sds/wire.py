@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from syncline.core.errors import DecodeError
-from syncline.core.limits import SDS_MESSAGE_BYTES
+from syncline.core.limits import SDS_ANSWER_BYTES, SDS_MESSAGE_BYTES
 from syncline.core.verdict import Reason
 from syncline.formats.flatbuffers import Reader, Writer, fbs
 
@@ -164,6 +164,7 @@ KINDS: Final[dict[bytes, tuple[type[Message], str]]] = {
     b"SHEL": (Hello, "SDSHello"),
     b"SREC": (Held, "SDSRecord"),
 }
+_ANSWERS: Final = frozenset({b"SRSP", b"SSYR", b"SREC"})  # each may hold a record that was as large as may be
 _IDENTIFIERS: Final[dict[type[Message], bytes]] = {kind: identifier for identifier, (kind, _) in KINDS.items()}
 
 
@@ -175,9 +176,10 @@ def encode(message: Message) -> bytes:
 
 def decode(frame: bytes) -> Message:
     """The message in a frame. Raises DecodeError: oversize, malformed or too complex."""
-    if len(frame) > SDS_MESSAGE_BYTES + FRAME_OVERHEAD:
-        raise DecodeError(f"{len(frame)} bytes, {SDS_MESSAGE_BYTES} are allowed", reason=Reason.OVERSIZE)
     identifier = frame[8:12]
+    allowed = SDS_ANSWER_BYTES if identifier in _ANSWERS else SDS_MESSAGE_BYTES
+    if len(frame) > allowed + FRAME_OVERHEAD:
+        raise DecodeError(f"{len(frame)} bytes, {allowed} are allowed", reason=Reason.OVERSIZE)
     if identifier not in KINDS:
         raise DecodeError("not a message of SDS exchange")
     fields = codec(identifier)[0].decode(frame)
