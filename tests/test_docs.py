@@ -43,3 +43,15 @@ def test_the_lock_pins_exactly_and_names_no_address() -> None:
     pins = [line for line in lines if line and not line.startswith("#")]
     assert len(pins) > 50
     assert [line for line in pins if not re.fullmatch(r"[a-z0-9.-]+==[0-9A-Za-z.+!]+", line)] == []
+
+
+PAGES_WITH_LINKS = sorted(
+    path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+)
+
+
+@pytest.mark.parametrize("name", PAGES_WITH_LINKS)
+def test_every_link_to_a_file_leads_somewhere(name: str) -> None:
+    page = ROOT / name
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
