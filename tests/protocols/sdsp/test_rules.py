@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from syncline.core import limits
 from syncline.core.record import Arrival, Direction, Incoming
 from syncline.core.verdict import ACCEPT, Outcome, Reason
-from syncline.protocols.sdsp.rebuild import content_of
+from syncline.protocols.sdsp.content import content_of
 from syncline.protocols.sdsp.rules import NOTHING_KNOWN, Known, frame_id, judge, judge_content
 from syncline.protocols.sdsp.wire import Frame, decode, delta_frame, encode, freeze_frame, full_frame
 

@@ -16,7 +16,7 @@ from syncline.core import limits
 from syncline.core.errors import DecodeError
 from syncline.core.record import Arrival, Incoming
 from syncline.core.verdict import ACCEPT, Outcome, Reason, Verdict, reject
-from syncline.protocols.sdsp.rebuild import Content, content_of
+from syncline.protocols.sdsp.content import Content, content_of
 from syncline.protocols.sdsp.wire import Frame, decode
 
 PROTOCOL: Final = "sdsp"

@@ -15,8 +15,9 @@ import msgspec
 
 from syncline.core import limits
 from syncline.core.errors import DecodeError
+from syncline.protocols.sdsp.content import Content, content_of
 from syncline.protocols.sdsp.deltas.base import Delta
-from syncline.protocols.sdsp.rebuild import Cause, Content, Problem, State, Status, chain, content_of, fold
+from syncline.protocols.sdsp.rebuild import Cause, Problem, State, Status, chain, fold
 from syncline.protocols.sdsp.session.events import (
     Action,
     AskHistory,
@@ -38,6 +39,7 @@ from syncline.protocols.sdsp.session.events import (
     Update,
     UserEvent,
 )
+from syncline.protocols.sdsp.session.waiting import WaitingFrames
 from syncline.protocols.sdsp.wire import Frame, Kind, resolve
 
 
@@ -80,10 +82,7 @@ class SubscriberSession:
         self._random = random
         self._following = following or Following()
         self._state = state
-        self._waiting: dict[int, Frame] = {}  # frames newer than the state, by serial
-        self._fulls: set[int] = set()  # which of them are full
-        self._sizes: dict[int, int] = {}
-        self._bytes = 0
+        self._waiting = WaitingFrames()  # newer than the state
         self._seen: OrderedDict[int, Content] = OrderedDict()  # of frames already folded
         self._announced = state is not None  # the user has heard Ready
         self._sound = state is not None and state.status is Status.SYNCED  # deltas may build on the state
@@ -113,7 +112,7 @@ class SubscriberSession:
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start, and how much is waiting now."""
-        return {**self._counts, "waiting": len(self._waiting), "waiting_bytes": self._bytes}
+        return {**self._counts, "waiting": len(self._waiting), "waiting_bytes": self._waiting.bytes}
 
     def receive(self, event: Event, now: float) -> list[Action]:
         """Take in what happened; return what to do about it, in order."""
@@ -151,7 +150,7 @@ class SubscriberSession:
         if top is not None and jump is not None and frame.serial - top.serial > jump:
             self._refuse(frame, Cause.SERIAL_JUMP, f"{frame.serial - top.serial} ahead of {top.serial}", actions)
             return
-        self._put(frame, size)
+        self._waiting.put(frame, size)
         self._advance(now, actions)
         self._make_room()
 
@@ -174,7 +173,7 @@ class SubscriberSession:
         if not self._sound:  # what was built so far is in doubt: build anew from the full frame
             self._before, self._state = self._state, None
         for frame in found:
-            self._put(frame, 0)
+            self._waiting.put(frame, 0)
         self._advance(now, actions)
 
     def _on_no_history(self, detail: str, actions: list[Action]) -> None:
@@ -189,7 +188,7 @@ class SubscriberSession:
         self._loading = None
         self._stop_waiting()
         try:
-            self._waiting[serial] = resolve(self._waiting[serial], data)
+            self._waiting.put(resolve(self._waiting[serial], data), self._waiting.size(serial))
         except DecodeError as error:
             self._give_up_data(serial, str(error), now, actions)
         else:
@@ -241,10 +240,7 @@ class SubscriberSession:
             following = self._waiting.get(self._state.serial + 1)
             if following is not None and not following.unresolved:
                 return following
-        if not self._fulls:
-            return None
-        ready = [serial for serial in self._fulls if not self._waiting[serial].unresolved]
-        return self._waiting[min(ready) if ready else max(self._fulls)]
+        return self._waiting.full()
 
     def _folded(self, frame: Frame, new: State, actions: list[Action]) -> None:
         old = self._state
@@ -302,8 +298,8 @@ class SubscriberSession:
         self._emit(Frozen(state.serial, state.value), actions)
         self._asked = None
         self._stop_waiting()
-        for serial in sorted(self._waiting):
-            self._refuse(self._waiting[serial], Cause.FROZEN, "the object is frozen", actions)
+        for frame in self._waiting:
+            self._refuse(frame, Cause.FROZEN, "the object is frozen", actions)
         self._drop_until(limits.SDSP_SERIAL_MAX)
 
     # Trouble ------------------------------------------------------------------------------------------------------
@@ -370,7 +366,7 @@ class SubscriberSession:
             self._ask_history(now, actions)
 
     def _ask_history(self, now: float, actions: list[Action]) -> None:
-        about = self._waiting[max(self._waiting)] if self._waiting else self._failed
+        about = self._waiting.newest() or self._failed
         if about is None:
             self._stop_waiting()
             return
@@ -406,7 +402,7 @@ class SubscriberSession:
             self._fork(frame, actions)
             return True
         state = self._before or self._state
-        if frame.serial in self._waiting or (state is not None and frame.serial <= state.serial):
+        if self._waiting.get(frame.serial) is not None or (state is not None and frame.serial <= state.serial):
             self._counts["duplicates"] += 1
             return True
         return False
@@ -419,8 +415,8 @@ class SubscriberSession:
     def _needed(self, offered: list[Frame], asked: Frame) -> list[Frame] | Problem:
         """The frames to fold, out of what history offers and what waits here."""
         have = self._state.serial if self._state is not None and self._sound else -1
-        pool = [*offered, *self._waiting.values()]
-        if asked.serial in self._waiting:
+        pool = [*offered, *self._waiting]
+        if self._waiting.get(asked.serial) is not None:
             return chain(pool, asked, have)
         # the frame asked about could not be used: take history's copy of it instead
         copy = next((frame for frame in offered if frame.serial == asked.serial), None)
@@ -429,34 +425,27 @@ class SubscriberSession:
         found = chain(pool, copy, have)
         return found if isinstance(found, Problem) else [*found, copy]
 
-    def _put(self, frame: Frame, size: int) -> None:
-        self._drop(frame.serial)
-        self._waiting[frame.serial] = frame
-        self._sizes[frame.serial] = size
-        self._bytes += size
-        if frame.kind is Kind.FULL:
-            self._fulls.add(frame.serial)
-
     def _drop(self, serial: int) -> None:
-        self._waiting.pop(serial, None)
-        self._fulls.discard(serial)
-        self._bytes -= self._sizes.pop(serial, 0)
+        self._waiting.drop(serial)
         if serial == self._loading:
             self._loading = None
 
     def _drop_until(self, serial: int) -> None:
-        for waiting in [waiting for waiting in self._waiting if waiting <= serial]:
-            self._drop(waiting)
+        self._waiting.drop_until(serial)
+        if self._loading is not None and self._loading <= serial:
+            self._loading = None
 
     def _overfull(self) -> bool:
         too_many = len(self._waiting) > self._following.reorder_frames
-        return too_many or self._bytes > self._following.reorder_bytes
+        return too_many or self._waiting.bytes > self._following.reorder_bytes
 
     def _make_room(self) -> None:
         """Keep the frames that can still be of use: the oldest while history is fetched, else the newest."""
         while self._overfull():
             hopeless = self.status in (Status.STALE, Status.FAILED) and self._asked is None
-            self._drop(min(self._waiting) if hopeless else max(self._waiting))
+            victim = self._waiting.oldest() if hopeless else self._waiting.newest()
+            assert victim is not None
+            self._drop(victim.serial)
             self._counts["dropped"] += 1
 
     def _remember(self, frame: Frame) -> None:
