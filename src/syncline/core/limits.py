@@ -147,6 +147,7 @@ SDSP_OBJECTS: Final = 1_000  # objects whose newest state a node keeps in memory
 SDSP_LIVE_BYTES: Final = 256 * MIB  # of these states together
 SDSP_RECENT: Final = 64  # newest frames of an object that a node keeps in memory for its followers
 SDSP_FOLLOWERS: Final = 1_000  # followers of objects on one node
+SDSP_KEEPER_SECONDS: Final = 3_600  # between two looks for quiet objects that the journal is about to forget
 SDSP_PAGE_FRAMES: Final = 1_000  # frames in one answer
 SDSP_PAGE_BYTES: Final = 8 * MIB
 SDSP_INLINE_BYTES: Final = MIB  # objects kept elsewhere that history answers carry themselves

@@ -172,6 +172,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     networks: Networks | None = None
     archive: Archive | None = None
     public_url: str = ""
+    retention: int = 0  # microseconds that a record stays in the journal at least; 0: for ever
     folder: Path = Path()  # what relative paths in settings are relative to
 
 

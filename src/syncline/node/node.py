@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 from syncline.core.clock import Clock, SystemClock
 from syncline.core.errors import UnavailableError, UsageError
 from syncline.core.keys import NodeKey
+from syncline.core.limits import HOUR
 from syncline.core.ports import Archive, Ground, Networks, ProtocolPlugin, Service
 from syncline.core.record import Record
 from syncline.core.settings import Settings
@@ -78,6 +79,7 @@ class Node:
             networks=self._networks,
             archive=self._archive,
             public_url=self.settings.node.public_url,
+            retention=int(self.settings.journal.retention_hours * HOUR),
             folder=self.settings.folder,
         )
 

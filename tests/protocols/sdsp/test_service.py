@@ -9,15 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import apsw
 import httpx
 import pytest
 
-from syncline.core.ports import RecordQuery
+from syncline.core.errors import ConflictError
+from syncline.core.keys import NodeKey
+from syncline.core.limits import HOUR
+from syncline.core.ports import Ground, RecordQuery
+from syncline.journal import Journal
+from syncline.node.judge import Judges
+from syncline.node.receive import Receiver
 from syncline.protocols.sdsp import shelf
 from syncline.protocols.sdsp.publisher import Publisher
-from syncline.protocols.sdsp.service import PLUGIN
+from syncline.protocols.sdsp.rules import frame_id
+from syncline.protocols.sdsp.service import PLUGIN, SdspService, SdspSettings
 from syncline.protocols.sdsp.session import Policy, Ready, Update
 from syncline.protocols.sdsp.subscriber import follow
+from syncline.protocols.sdsp.tips import KEPT
+from syncline.testing.clock import FakeClock
 from syncline.transports.http import open_http
 from tests.nodes import NodeThread
 
@@ -392,3 +402,83 @@ async def test_an_object_is_published_and_followed_through_a_node(served: NodeTh
                 assert await anext(object) == Ready(0, {"alt": 550.5})
                 await sat.update({"alt": 549.7})
                 assert await anext(object) == Update(1, {"alt": 550.5}, {"alt": 549.7})
+
+
+class TestRetention:
+    """An object that nobody changes outlives the records it came in."""
+
+    @pytest.fixture
+    def clock(self) -> FakeClock:
+        return FakeClock()
+
+    @pytest.fixture
+    def journal(self, tmp_path: Path, clock: FakeClock) -> Iterator[Journal]:
+        opened = Journal.open(tmp_path / "journal.db", node="n", clock=clock)
+        yield opened
+        opened.close()
+
+    @pytest.fixture
+    def service(self, journal: Journal, clock: FakeClock) -> SdspService:
+        return service_on(journal, clock)
+
+    @staticmethod
+    async def forget(journal: Journal) -> None:
+        """What retention does to old, sealed records."""
+        connection = apsw.Connection(str(journal.path))
+        connection.execute("DELETE FROM records")
+        connection.close()
+
+    @pytest.mark.anyio
+    async def test_its_newest_full_frame_and_the_deltas_after_it_are_copied_in_time(
+        self, journal: Journal, clock: FakeClock, service: SdspService
+    ) -> None:
+        pad = "x" * 200
+        for n in range(3):
+            await service.publish({"uid": "quiet", "data": {"n": n, "pad": pad}})
+        await service.publish({"uid": "quiet", "do": "replace", "data": {"n": 3, "pad": pad}})
+        await service.publish({"uid": "quiet", "data": {"n": 4, "pad": pad}})
+        await service.keeper.sweep()
+        assert service.keeper.copied == 0  # they are young
+        clock.advance(13 * 3_600)
+        await service.publish({"uid": "busy", "data": 1})
+        await service.keeper.sweep()
+        await service.keeper.sweep()
+        assert service.keeper.copied == 2
+        await self.forget(journal)
+        restarted = service_on(journal, clock)
+        state = await restarted.shelf.state("quiet")
+        assert (state.serial, state.value["n"]) == (4, 4)
+        answer = await restarted.publish({"uid": "quiet", "data": {"n": 5, "pad": pad}})
+        assert (answer["serial"], answer["ver"]) == (5, 2)
+        with pytest.raises(ConflictError):
+            await restarted.publish({"frame": {"uid": "quiet", "serial": 4, "data": "forged"}})
+        assert journal.get_state(KEPT, frame_id("quiet", 3)) is not None
+        await restarted.publish({"uid": "quiet", "do": "replace", "data": {"n": 6}})
+        assert [journal.get_state(KEPT, frame_id("quiet", serial)) for serial in range(7)] == [None] * 7
+
+    @pytest.mark.anyio
+    async def test_however_many_objects_there_are_none_is_overlooked(
+        self, clock: FakeClock, service: SdspService
+    ) -> None:
+        names = [f"{letter}{n}" for letter in ("a", "ab", "b", "é") for n in range(7)] + ["a", "ab"]
+        for name in names:
+            await service.publish({"uid": name, "data": 1})
+        assert sorted(uid for uid, _ in service.shelf.tips.every(limit=3)) == sorted(names)
+
+
+def service_on(journal: Journal, clock: FakeClock) -> SdspService:
+    key = NodeKey(bytes(32))
+    judges = Judges({})
+    ground = Ground(
+        key=key,
+        clock=clock,
+        sink=Receiver(judges, journal),
+        records=journal,
+        state=journal,
+        settings=SdspSettings(),
+        retention=24 * HOUR,
+    )
+    judges.add("sdsp", PLUGIN.judge(ground))
+    service = PLUGIN.service(ground)
+    assert isinstance(service, SdspService)
+    return service

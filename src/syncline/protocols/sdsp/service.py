@@ -34,12 +34,14 @@ from syncline.core.record import Arrival, Direction, Incoming, Record
 from syncline.core.verdict import Reason
 from syncline.networks.fetch import Fetcher, FetchPolicy
 from syncline.protocols.sdsp.deltas import Deltas
+from syncline.protocols.sdsp.keeper import Keeper
 from syncline.protocols.sdsp.plugins import open_storage
 from syncline.protocols.sdsp.rebuild import State, same_content
 from syncline.protocols.sdsp.rules import PROTOCOL, judge, judge_context
 from syncline.protocols.sdsp.session import Draft, Head, Policy, PublisherSession, new_uid
 from syncline.protocols.sdsp.session.publisher import checksum_interval
-from syncline.protocols.sdsp.shelf import Shelf, Tip, Tips, change
+from syncline.protocols.sdsp.shelf import Shelf
+from syncline.protocols.sdsp.tips import Tip, Tips, changes, first_tip
 from syncline.protocols.sdsp.wire import Frame, ObjectKind, add_history_uri, decode
 
 CLIENT: Final = "api"  # the peer of frames that clients hand over ready-made
@@ -91,6 +93,7 @@ class SdspService:
     def __init__(self, ground: Ground, shelf: Shelf, deltas: Deltas, policy: Policy) -> None:
         self._ground = ground
         self.shelf = shelf
+        self.keeper = Keeper(ground, shelf)
         self._deltas = deltas
         self._policy = policy
         self._sessions: OrderedDict[str, PublisherSession] = OrderedDict()
@@ -101,13 +104,19 @@ class SdspService:
 
     async def run(self, *, started: Callable[[], None]) -> None:
         started()
+        await self.keeper.run()
         await anyio.sleep_forever()
 
     def peers(self) -> list[Mapping[str, Any]]:
         return []
 
     def statistics(self) -> Mapping[str, int | float]:
-        return {**self._counts, "followers": self.shelf.followers, "objects_live": self.shelf.live}
+        return {
+            **self._counts,
+            "followers": self.shelf.followers,
+            "objects_live": self.shelf.live,
+            "kept": self.keeper.copied,
+        }
 
     def web(self) -> WebMount | None:
         from syncline.protocols.sdsp.web import mount
@@ -159,10 +168,12 @@ class SdspService:
         if draft.store is not None:
             draft = session.stored(draft, await self._stored(uid, draft))
         topic = wanted.topic or (tip.topic if tip else uid)
-        new = tip.after(draft.frame, self._floor) if tip else self._first(draft.frame, topic, self._ground.key.peer_id)
+        new = self._moved(tip, draft.frame, topic, owner=self._ground.key.peer_id)
         new = msgspec.structs.replace(new, topic=topic, head=Head.from_bytes(draft.head))
         try:
-            receipt = await self._append(topic, draft.raw, self._ground.key.peer_id, [change(uid, new, stored), *state])
+            receipt = await self._append(
+                topic, draft.raw, self._ground.key.peer_id, [*changes(uid, tip, new, stored), *state]
+            )
             session.commit(draft)
             self._weights[uid] = draft.state.size
         except BaseException:
@@ -188,25 +199,19 @@ class SdspService:
             if not judge_context(frame, self.shelf.tips.known(frame, "")).accepted:
                 await self._append(topic, raw, CLIENT, [])  # kept as refused, which changes nothing else; raises
             self._check_expected(frame.uid, tip, wanted.expect_serial)
-            new = tip.after(frame, self._floor) if tip else self._first(frame, topic, "")
+            new = self._moved(tip, frame, topic)
             self._drop_session(frame.uid)
             try:
-                receipt = await self._append(topic, raw, CLIENT, [change(frame.uid, new, stored), *state])
+                receipt = await self._append(topic, raw, CLIENT, [*changes(frame.uid, tip, new, stored), *state])
             except BaseException:
                 self.shelf.forget(frame.uid)
                 raise
             return await self._published(frame, topic, raw, receipt, None)
 
-    def _first(self, frame: Frame, topic: str, owner: str) -> Tip:
-        return Tip(
-            serial=frame.serial,
-            base=frame.base,
-            topic=topic,
-            kind=frame.holds,
-            owner=owner,
-            floor=self._floor,
-            frozen_at=frame.serial if frame.frozen else None,
-        )
+    def _moved(self, tip: Tip | None, frame: Frame, topic: str, *, owner: str = "") -> Tip:
+        """The object's tip once this frame is there."""
+        now = self._ground.clock.now()
+        return tip.after(frame, self._floor, now) if tip else first_tip(frame, topic, owner, self._floor, now)
 
     def _check_expected(self, uid: str, tip: Tip | None, expected: int | None) -> None:
         newest = -1 if tip is None else tip.serial

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -24,47 +23,15 @@ from syncline.core.limits import (
     SDSP_PAGE_FRAMES,
     SDSP_RECENT,
 )
-from syncline.core.ports import Ground, RecordQuery, StateChange
-from syncline.core.record import Record
+from syncline.core.ports import Ground, RecordQuery
 from syncline.core.verdict import Outcome
 from syncline.networks.fetch import Fetcher
 from syncline.protocols.sdsp.deltas import Deltas
 from syncline.protocols.sdsp.plugins import ObjectStorage
-from syncline.protocols.sdsp.rebuild import Problem, State, content_of, fold, object_at
-from syncline.protocols.sdsp.rules import KIND, PROTOCOL, Known, frame_id
-from syncline.protocols.sdsp.session import Head
-from syncline.protocols.sdsp.wire import Frame, Kind, ObjectKind, decode, object_to_bytes, resolve
-
-SPACE: Final = "sdsp.object"  # key: uid; value: Tip
-
-
-class Tip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node remembers of an object whatever happens: enough to judge the next frame and to find the newest ones."""
-
-    serial: int  # the newest
-    base: int  # the full frame it builds on
-    topic: str
-    kind: ObjectKind = ObjectKind.JSON
-    owner: str = ""  # the publisher the object is pinned to; empty: to nobody
-    frozen_at: int | None = None
-    floor: int = 0  # the full frame's record comes after this lsn, so that it is found without reading all before
-    head: Head | None = None  # of the publisher session, if this node makes the frames
-
-    def after(self, frame: Frame, floor: int) -> Tip:
-        """The tip once `frame` is kept too, behind record `floor`; frames may come out of order."""
-        frozen_at = frame.serial if frame.frozen else self.frozen_at
-        if frame.serial <= self.serial:
-            return msgspec.structs.replace(self, frozen_at=frozen_at, floor=min(self.floor, floor))
-        full = frame.kind is Kind.FULL
-        return msgspec.structs.replace(
-            self,
-            serial=frame.serial,
-            base=frame.base,
-            kind=frame.holds if full else self.kind,
-            frozen_at=frozen_at,
-            floor=floor if full else self.floor,
-            head=None,
-        )
+from syncline.protocols.sdsp.rebuild import Problem, State, fold, object_at
+from syncline.protocols.sdsp.rules import KIND, PROTOCOL
+from syncline.protocols.sdsp.tips import Tip, Tips
+from syncline.protocols.sdsp.wire import Frame, Kind, decode, object_to_bytes, resolve
 
 
 class Live:
@@ -78,39 +45,6 @@ class Live:
     def weight(self) -> int:
         size = 0 if isinstance(self.state, Problem) else self.state.size
         return size + sum(len(payload) for _, payload in self.recent)
-
-
-class Tips:
-    """What is kept of objects, as the journal knows it: enough to judge frames by."""
-
-    def __init__(self, ground: Ground) -> None:
-        self._state = ground.state
-        self._records = ground.records
-
-    def get(self, uid: str) -> tuple[Tip | None, bytes | None]:
-        """The tip of an object, and its stored form to compare with when it is changed."""
-        stored = self._state.get_state(SPACE, uid.encode())
-        return (None, None) if stored is None else (msgspec.json.decode(stored, type=Tip), stored)
-
-    def known(self, frame: Frame, publisher: str) -> Known:
-        """What the rules want to know when a frame comes."""
-        tip, _ = self.get(frame.uid)
-        if tip is None:
-            return Known(publisher=publisher)
-        same = self.same(frame) if frame.serial <= tip.serial else None
-        return Known(
-            publisher=publisher,
-            owner=tip.owner,
-            newest=tip.serial,
-            frozen_at=tip.frozen_at,
-            same_id=None if same is None else content_of(same),
-        )
-
-    def same(self, frame: Frame) -> Frame | None:
-        """The accepted frame of the same uid and serial, if there is one."""
-        query = RecordQuery(id=frame_id(frame.uid, frame.serial), protocol=PROTOCOL, verdict=Outcome.ACCEPT, limit=1)
-        found = self._records.read(query)
-        return decode(found[0].raw) if found and found[0].raw is not None else None
 
 
 class Shelf:
@@ -141,8 +75,7 @@ class Shelf:
 
     async def listed(self, limit: int) -> list[tuple[str, Tip]]:
         """Objects by name."""
-        found = await anyio.to_thread.run_sync(self._ground.state.scan_state, SPACE, b"", limit)
-        return [(key.decode(), msgspec.json.decode(stored, type=Tip)) for key, stored in found]
+        return await anyio.to_thread.run_sync(self.tips.listed, limit)
 
     async def oldest(self, uid: str) -> int | None:
         """The serial of the first frame that is kept."""
@@ -164,9 +97,9 @@ class Shelf:
             limit=SDSP_PAGE_FRAMES,
         )
         found = await anyio.to_thread.run_sync(self._ground.records.read, query)
-        if not _begins_with(found, first) and self._ground.archive is not None:
-            found = [record async for record in self._ground.archive.read(query)] + found
         by_serial = {record.seq: record.raw for record in found if record.raw is not None and record.seq is not None}
+        if first not in by_serial:  # older than the journal keeps
+            by_serial = {**await self._older(uid, tip, query), **by_serial}
         page: list[tuple[int, bytes]] = []
         size = 0
         for serial in sorted(by_serial):
@@ -175,6 +108,16 @@ class Shelf:
                 break
             page.append((serial, by_serial[serial]))
         return page
+
+    async def _older(self, uid: str, tip: Tip | None, query: RecordQuery) -> dict[int, bytes]:
+        assert query.seq_from is not None
+        if tip is not None and tip.base <= query.seq_from <= tip.kept:
+            last = tip.kept if query.seq_to is None else min(query.seq_to, tip.kept)
+            return await anyio.to_thread.run_sync(self.tips.kept, uid, query.seq_from, last)
+        if self._ground.archive is None:
+            return {}
+        records = [record async for record in self._ground.archive.read(query)]
+        return {record.seq: record.raw for record in records if record.raw is not None and record.seq is not None}
 
     async def after(self, uid: str, serial: int) -> list[tuple[int, bytes]]:
         """What came after a serial; from memory, if that reaches back far enough."""
@@ -351,12 +294,3 @@ class Watch:
 
     def close(self) -> None:
         self._events.discard(self._event)
-
-
-def change(uid: str, tip: Tip, expect: bytes | None) -> StateChange:
-    """The new tip of an object, if nobody has changed it meanwhile."""
-    return StateChange(space=SPACE, key=uid.encode(), value=msgspec.json.encode(tip), expect=expect)
-
-
-def _begins_with(records: Sequence[Record], serial: int) -> bool:
-    return any(record.seq == serial for record in records)
