@@ -190,21 +190,21 @@ def check_statement(sql: str) -> None:
 
 
 def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTable | None, files: list[str]) -> None:
-    if not files:
-        empty = table.schema.empty_table()
-        connection.register("nothing_yet", empty)
-        connection.execute(f'CREATE TABLE "{table.name}" AS SELECT * FROM nothing_yet')  # noqa: S608
-        connection.unregister("nothing_yet")
-        return
-    assert delta is not None
-    types = {column.name: _SQL_TYPES[column.type] for column in table.columns if column.name in table.partition_by}
-    hive = ", ".join(f"'{name}': {kind}" for name, kind in types.items())
-    widened = delta.metadata().configuration.get(WIDENED_PROPERTY) is not None
-    options = f"hive_partitioning = true, hive_types = {{{hive}}}, union_by_name = {str(widened).lower()}"
+    """Make a table known by its name, with all its columns, even those that no file has yet."""
+    widened = delta is not None and delta.metadata().configuration.get(WIDENED_PROPERTY) is not None
     columns = ", ".join(f'"{column.name}"' for column in table.columns)
-    connection.execute(
-        f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM read_parquet({_list(files)}, {options})'  # noqa: S608
-    )
+    if widened or not files:
+        connection.register("nothing", table.schema.empty_table())
+        connection.execute(f'CREATE TABLE "_{table.name}" AS SELECT * FROM nothing')  # noqa: S608
+        connection.unregister("nothing")
+    source = f'SELECT * FROM "_{table.name}"'  # noqa: S608
+    if files:
+        parts = (column for column in table.columns if column.name in table.partition_by)
+        hive = ", ".join(f"'{column.name}': {_SQL_TYPES[column.type]}" for column in parts)
+        options = f"hive_partitioning = true, hive_types = {{{hive}}}, union_by_name = {str(widened).lower()}"
+        rows = f"SELECT * FROM read_parquet({_list(files)}, {options})"  # noqa: S608
+        source = f"{source} UNION ALL BY NAME {rows}" if widened else rows
+    connection.execute(f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM ({source})')  # noqa: S608
 
 
 _SQL_TYPES: Final = {pa.string(): "VARCHAR", pa.date32(): "DATE", pa.int32(): "INTEGER"}

@@ -1,0 +1,83 @@
+"""The Spark driver killed -9 at random moments while it lands what three nodes sealed: the tables end as the truth says."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from syncline.lake.roots import Lake
+from syncline.lake.warm import warm_up
+from syncline.testing.segments import FakeJournal
+from syncline.testing.traffic import Traffic, seal
+from tests.campaigns.conftest import LONG, Figures
+from tests.lake.conftest import environment, rows
+from tests.lake.truth import assert_tables_equal
+
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(3_600 if LONG else 900)]
+KILLS = 100 if LONG else 10
+COMMAND = [sys.executable, "-m", "syncline.cli.main", "--set", "lake.batch_segments=3", "lake", "run", "--json"]
+
+
+def test_a_driver_killed_at_random_moments_ends_in_the_tables_of_an_undisturbed_run(
+    tmp_path: Path, seed: int, figures: Figures
+) -> None:
+    warm_up()
+    rng = random.Random(seed)
+    lake, traffic = Lake.below(tmp_path / "data"), Traffic(seed, objects=40)
+    journals = [FakeJournal(name) for name in ("a", "b", "c")]
+    kills = batches = 0
+    begun = time.monotonic()
+    while kills < KILLS:
+        sent = traffic.publish(120)
+        for journal in journals:
+            seal(lake.segments.path, traffic.receive(journal, sent, disorder=40, repeats=0.1, garbage=0.05), size=20)
+        killed, done = run_and_kill(tmp_path, rng)
+        kills += killed
+        batches += done
+    assert subprocess.run(COMMAND, cwd=tmp_path, env=environment(), capture_output=True, timeout=600).returncode == 0
+    assert_tables_equal(lake, traffic.truth)
+    figures(
+        kills=kills,
+        batches_before_kills=batches,
+        records=rows(lake, "records").num_rows,
+        frames=rows(lake, "sdsp_frames").num_rows,
+        seconds=round(time.monotonic() - begun),
+    )
+    assert batches > 0, "some kills must have come in the middle of the work"
+
+
+def run_and_kill(folder: Path, rng: random.Random) -> tuple[int, int]:
+    """Run the pipeline and kill its driver at a random moment after its first sign of life, at times with its Java and its
+    workers. Says whether it was killed (or had finished first), and how many batches it had told of.
+    """
+    process = subprocess.Popen(
+        COMMAND,
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    if rng.random() < 0.2:  # while Spark starts, or plans its first batch
+        time.sleep(rng.uniform(2, 6))
+        told = 0
+    else:
+        told = 1 if process.stdout.readline() else 0
+        time.sleep(rng.expovariate(2))
+    finished = process.poll() is not None
+    if rng.random() < 0.5:
+        os.killpg(process.pid, signal.SIGKILL) if not finished else None
+    else:
+        process.kill()
+    rest = process.stdout.read().decode().count('"event":"batch"') if finished else 0
+    process.stdout.close()
+    process.wait()
+    return int(not finished), told + rest
