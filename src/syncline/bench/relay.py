@@ -276,6 +276,7 @@ def _serve_relay(folder: Path) -> None:
     from syncline.core.keys import NodeKey
     from syncline.core.settings import load
     from syncline.node.node import running
+    from syncline.node.tuning import tune
     from syncline.protocols.relay.plugin import Relay
     from syncline.protocols.relay.service import RelayService
     from syncline.protocols.relay.settings import RelaySettings
@@ -291,7 +292,7 @@ def _serve_relay(folder: Path) -> None:
         "relay.topic_messages": 10**6,
     }
     settings = load(file=file, environment={}, flags=flags, sections={"relay": RelaySettings})
-    sys.setswitchinterval(0.0005)
+    tune()
 
     async def main() -> None:
         async with running(settings, plugins={"relay": Relay()}) as node:

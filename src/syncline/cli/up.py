@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import typer
@@ -25,11 +24,11 @@ def run(context: typer.Context, json: JsonFlag = False) -> None:
     import anyio
 
     from syncline.cli import logs
+    from syncline.node.tuning import tune
 
     settings = invocation(context).settings(need_file=True)
     logs.configure(settings.log)
-    # A loop busy in 1 ms slices starves the journal's writer thread for seconds at the default of 5 ms.
-    sys.setswitchinterval(0.0005)
+    tune()
     anyio.run(_main, settings, json, backend="trio")
 
 

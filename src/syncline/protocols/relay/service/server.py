@@ -25,7 +25,6 @@ from syncline.networks.signal import Signal
 from syncline.networks.websocket import Message, Socket, accept
 from syncline.protocols.relay.service.doors import Doors
 from syncline.protocols.relay.service.driver import Driver
-from syncline.protocols.relay.session.clients import Connection
 from syncline.protocols.relay.session.handshake import Trust
 from syncline.protocols.relay.session.links import Link
 from syncline.protocols.relay.session.outbox import Port
@@ -48,6 +47,7 @@ class Conversation:
         self._socket = socket
         self._receive = receive
         self._driver = driver
+        self._queue = driver.hub.queue
         self._signal = Signal()
         self._waiting = bool(port.frames)
         self._scope = anyio.CancelScope()
@@ -90,8 +90,7 @@ class Conversation:
 
     def _is_full(self) -> bool:
         port = self.port
-        too_many = isinstance(port, Connection) and port.in_flight >= IN_FLIGHT
-        return too_many or self._driver.hub.queue.is_full or port.waiting_bytes > PATIENCE_BYTES
+        return port.in_flight >= IN_FLIGHT or port.waiting_bytes > PATIENCE_BYTES or self._queue.is_full
 
     async def _room(self) -> None:
         """Wait until what is on the way has become less. The writer makes progress too."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from syncline.core.limits import RELAY_BACKLOG_BYTES, RELAY_BATCH_RECORDS
 from syncline.core.ports import ANY, Receipt, StateChange
@@ -24,29 +26,14 @@ class Step(Protocol):
     def failed(self, error: Exception) -> None: ...
 
 
-class Work:
+class Work(msgspec.Struct, eq=False, gc=False):
     """One conversation's part of a batch."""
 
-    __slots__ = ("entries", "incoming", "is_alone", "size", "state", "step")
-
-    def __init__(
-        self,
-        incoming: Sequence[Incoming],
-        state: Sequence[StateChange],
-        step: Step | None,
-        entries: Sequence[Entry],
-    ) -> None:
-        self.incoming = incoming
-        self.state = state
-        self.step = step
-        self.entries = entries
-        self.size = 0
-        for message in incoming:
-            self.size += len(message.raw)
-        self.is_alone = False
-        for change in state:
-            if change.expect is not ANY:
-                self.is_alone = True  # its conflict must not be others'
+    incoming: Sequence[Incoming]
+    state: Sequence[StateChange]
+    step: Any  # a Step, or None
+    entries: Sequence[Entry]  # the places in the cache that these messages have been given
+    size: int
 
 
 class Batch:
@@ -107,9 +94,9 @@ class CommitQueue:
         entries: Sequence[Entry] = (),
     ) -> None:
         """`entries` are the places in the cache that these messages have been given."""
-        work = Work(incoming, state, step, entries)
-        self.bytes += work.size
-        self._works.append(work)
+        size = len(incoming[0].raw) if len(incoming) == 1 else sum(len(message.raw) for message in incoming)
+        self.bytes += size
+        self._works.append(Work(incoming, state, step, entries, size))
 
     def take(self) -> Batch | None:
         """The next batch, if anything waits."""
@@ -118,10 +105,16 @@ class CommitQueue:
         while self._works:
             work = self._works[0]
             records += len(work.incoming)
-            if works and (work.is_alone or records > RELAY_BATCH_RECORDS):
+            alone = bool(work.state) and _is_alone(work.state)
+            if works and (alone or records > RELAY_BATCH_RECORDS):
                 break
             works.append(self._works.popleft())
             self.bytes -= work.size
-            if work.is_alone:
+            if alone:
                 break
         return Batch(works) if works else None
+
+
+def _is_alone(state: Sequence[StateChange]) -> bool:
+    """Whether these changes may meet a conflict, which must not be others' too."""
+    return any(change.expect is not ANY for change in state)

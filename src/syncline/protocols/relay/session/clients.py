@@ -9,6 +9,8 @@ import hashlib
 from bisect import insort
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from syncline.core.buckets import TokenBucket
 from syncline.protocols.relay.session.cache import Entry, Mailbox
 from syncline.protocols.relay.session.durable import CursorValue
@@ -86,22 +88,19 @@ class Subscription:
         self.sent = sent  # every live message up to this position has been sent, or was not for this client
 
 
-class Delivery:
+class Delivery(msgspec.Struct, eq=False, gc=False):
     """A message on its way, waiting for its acknowledgement."""
 
-    __slots__ = ("due", "entry", "payload", "tries")
-
-    def __init__(self, entry: Entry, payload: bytes, due: float) -> None:
-        self.entry = entry
-        self.payload = payload
-        self.due = due
-        self.tries = 1
+    entry: Entry
+    payload: bytes
+    due: float
+    tries: int = 1
 
 
 class Connection(Port):
     """One WebSocket of a client."""
 
-    __slots__ = ("behind", "bucket", "client", "in_flight", "loading", "next_number", "pending", "pending_bytes",
+    __slots__ = ("behind", "bucket", "client", "loading", "next_number", "pending", "pending_bytes",
                  "strikes", "subscriptions")  # fmt: skip
 
     def __init__(self, outbox: Outbox, client: Client, bucket: TokenBucket, first_number: int) -> None:
@@ -114,7 +113,6 @@ class Connection(Port):
         self.behind: dict[str, None] = {}  # topics with messages that are not on their way yet, in order
         self.loading = False
         self.next_number = first_number
-        self.in_flight = 0  # requests not answered yet
         self.strikes = 0
 
 

@@ -154,8 +154,10 @@ class Hub:
 
     def _announce(self, entry: Entry, message: NetworkMessage, raw: bytes) -> None:
         self.deliveries.fan_out(entry, message)
-        self.links.forward(entry, raw)
-        self.prompts.fire(entry, message)
+        if self.links.count:
+            self.links.forward(entry, raw)
+        if message.prompt:
+            self.prompts.fire(entry, message)
 
     def settle(self) -> None:
         """Call after every batch of events: tells neighbours what they have to know by now."""

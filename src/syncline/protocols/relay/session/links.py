@@ -143,6 +143,10 @@ class Links:
             del self._open[link.peer]
             self._links_changed = True
 
+    @property
+    def count(self) -> int:
+        return len(self._open)
+
     def open_links(self) -> Iterable[Link]:
         return self._open.values()
 

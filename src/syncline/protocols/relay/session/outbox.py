@@ -10,21 +10,22 @@ from syncline.protocols.relay.session.cache import Entry
 class Port:
     """One open WebSocket, as the session sees it: frames wait here for the driver, in order."""
 
-    __slots__ = ("_outbox", "end", "frames", "waiting_bytes")
+    __slots__ = ("_outbox", "end", "frames", "in_flight", "waiting_bytes")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self.frames: list[tuple[bool, bytes]] = []  # (is text, payload)
         self.waiting_bytes = 0
+        self.in_flight = 0  # requests not answered yet
         self.end: tuple[int, str] | None = None  # close code and reason, once it is over
 
     def text(self, payload: bytes) -> None:
-        self._put(True, payload)
+        self.put(payload, is_text=True)
 
     def binary(self, payload: bytes) -> None:
-        self._put(False, payload)
+        self.put(payload, is_text=False)
 
-    def _put(self, is_text: bool, payload: bytes) -> None:
+    def put(self, payload: bytes, *, is_text: bool) -> None:
         if self.end is None:
             self.frames.append((is_text, payload))
             self.waiting_bytes += len(payload)

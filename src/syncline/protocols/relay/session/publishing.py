@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from syncline.core import limits
 from syncline.core.clock import Clock
 from syncline.core.errors import UnavailableError
@@ -34,25 +36,21 @@ class Reply(Protocol):
     def failed(self, error: Exception) -> None: ...
 
 
-class Draft:
+class Draft(msgspec.Struct, eq=False, gc=False):
     """A message on its way into the cache."""
 
-    __slots__ = ("context", "detail", "digest", "direction", "entry", "known", "message", "problem", "raw",
-                 "received_at", "source", "topic")  # fmt: skip
-
-    def __init__(self, topic: str, source: str, received_at: int) -> None:
-        self.topic = topic
-        self.source = source
-        self.received_at = received_at
-        self.direction = Direction.IN
-        self.message: NetworkMessage | None = None
-        self.raw: bytes | None = None
-        self.digest = b""
-        self.problem: Problem | None = None  # why it is refused, as a client hears it
-        self.detail = ""
-        self.context: Verdict | None = None  # the same, as the record says it
-        self.entry: Entry | None = None  # its place in the cache, if it is new
-        self.known: Entry | None = None  # the place of the message it repeats
+    topic: str
+    source: str
+    received_at: int
+    direction: Direction = Direction.IN
+    message: NetworkMessage | None = None
+    raw: bytes | None = None
+    digest: bytes = b""
+    problem: Problem | None = None  # why it is refused, as a client hears it
+    detail: str = ""
+    context: Verdict | None = None  # the same, as the record says it
+    entry: Entry | None = None  # its place in the cache, if it is new
+    known: Entry | None = None  # the place of the message it repeats
 
     def refuse(self, problem: Problem, detail: str = "", context: Verdict | None = None) -> Draft:
         self.problem, self.detail, self.context = problem, detail, context
@@ -105,8 +103,7 @@ class Publishing:
     def draft(self, params: PublishParams, source: str, *, is_client: bool) -> Draft:
         """A message stamped with our time, checked but not admitted."""
         now, quotas = self._clock.now(), self._quotas
-        draft = Draft(params.topic, source, now)
-        draft.direction = Direction.IN if is_client else Direction.OUT
+        draft = Draft(params.topic, source, now, Direction.IN if is_client else Direction.OUT)
         body = params.message.encode()
         if not 0 <= params.tag <= TAG_MAX:
             return draft.refuse(Problem.INVALID_PARAMS, f"a tag lies between 0 and {TAG_MAX}")
@@ -206,23 +203,22 @@ class Publishing:
         return receipt.arrival.reason is Reason.DUPLICATE
 
 
-class _Publication:
+class _Publication(msgspec.Struct, eq=False, gc=False):
     """What happens after the commit: the messages become live, and the publisher is told so."""
 
-    __slots__ = ("_drafts", "_publishing", "_reply")
-
-    def __init__(self, publishing: Publishing, drafts: Sequence[Draft], reply: Reply) -> None:
-        self._publishing = publishing
-        self._drafts = drafts
-        self._reply = reply
+    publishing: Any
+    drafts: Sequence[Draft]
+    reply: Any
 
     def done(self, receipts: Sequence[Receipt]) -> None:
-        kept = [self._publishing.settle(*pair) for pair in zip(self._drafts, receipts, strict=True)]
-        if all(kept):
-            self._reply.ok(True)
+        kept = True
+        for draft, receipt in zip(self.drafts, receipts, strict=True):
+            kept = self.publishing.settle(draft, receipt) and kept
+        if kept:
+            self.reply.ok(True)
         else:
-            self._reply.failed(UnavailableError("the message could not be kept"))
+            self.reply.failed(UnavailableError("the message could not be kept"))
 
     def failed(self, error: Exception) -> None:
-        self._publishing.withdraw(self._drafts)
-        self._reply.failed(error)
+        self.publishing.withdraw(self.drafts)
+        self.reply.failed(error)

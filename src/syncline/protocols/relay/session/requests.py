@@ -129,19 +129,15 @@ class Requests:
 
     def _send(self, connection: Connection, request_id: RequestId, messages: Sequence[rpc.PublishParams]) -> None:
         """All of a batch is taken in, or none: the first bad message refuses it."""
-        source = connection.client.did
-        drafts = [self._publishing.draft(each, source, is_client=True) for each in messages]
-        bad = next((draft for draft in drafts if draft.problem is not None), None)
-        if bad is not None:
-            assert bad.problem is not None
-            self._publishing.refuse(bad)
-            raise RequestError(bad.problem, bad.detail)
+        publishing, source = self._publishing, connection.client.did
         admitted: list[Draft] = []
-        for draft in drafts:
-            self._publishing.admit(draft)
+        for each in messages:
+            draft = publishing.draft(each, source, is_client=True)
+            if draft.problem is None:
+                publishing.admit(draft)
             if draft.problem is not None:
-                self._publishing.withdraw(admitted)
-                self._publishing.refuse(draft)
+                publishing.withdraw(admitted)
+                publishing.refuse(draft)
                 raise RequestError(draft.problem, draft.detail)
             admitted.append(draft)
         connection.in_flight += 1
@@ -231,21 +227,18 @@ class Requests:
                 raise RequestError(Problem.INVALID_TOPIC)
 
 
-class _Answer:
+class _Answer(msgspec.Struct, eq=False, gc=False):
     """Answers a request when what it changed is on disk."""
 
-    __slots__ = ("_connection", "_request_id", "_single")
-
-    def __init__(self, connection: Connection, request_id: RequestId, *, single: bool = False) -> None:
-        self._connection = connection
-        self._request_id = request_id
-        self._single = single
+    connection: Any
+    request_id: RequestId
+    single: bool = False
 
     def ok(self, value: Any) -> None:
-        self._connection.in_flight -= 1
-        self._connection.text(rpc.result(self._request_id, value[0] if self._single else value))
+        self.connection.in_flight -= 1
+        self.connection.text(rpc.result(self.request_id, value[0] if self.single else value))
 
     def failed(self, error: Exception) -> None:
         """A client learns that it failed, not where our disk is."""
-        self._connection.in_flight -= 1
-        self._connection.text(rpc.fault(self._request_id, Problem.INTERNAL))
+        self.connection.in_flight -= 1
+        self.connection.text(rpc.fault(self.request_id, Problem.INTERNAL))
