@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Callable
@@ -129,11 +130,11 @@ def test_an_export_holds_what_the_query_asks_for(journal: Journal, format: str) 
     elif format == "ndjson":
         lines = [json.loads(line) for line in out]
         assert [line["seq"] for line in lines] == [str(record.seq) for record in expected]
-        assert [bytes.fromhex(line["raw"]) for line in lines] == [record.raw for record in expected]
+        assert [base64.b64decode(line["raw"]) for line in lines] == [record.raw for record in expected]
     else:
         text = out.read().decode().splitlines()
-        assert text[0].startswith("node,epoch,lsn,protocol")
-        assert text[1].split(",")[:4] == ["node", journal.epoch, "2", "echo"]
+        assert text[0].startswith("name,node,epoch,lsn,protocol")
+        assert text[1].split(",")[1:5] == ["node", journal.epoch, "2", "echo"]
 
 
 def test_an_export_finds_ids_that_are_not_in_the_table_of_names_yet(journal: Journal) -> None:

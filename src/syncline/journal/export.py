@@ -14,15 +14,14 @@ import pyarrow.parquet as pq
 
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
-from syncline.core.record import Record
-from syncline.formats.records import RECORD_SCHEMA, from_arrow
+from syncline.formats.records import RECORD_SCHEMA, from_arrow, to_json
 from syncline.journal.reading import reading
 from syncline.journal.rows import batch_of
 
 Format = Literal["parquet", "arrow", "ndjson", "csv"]
 Progress = Callable[[int, int], None]  # done, of
 WriteBatch = Callable[[pa.RecordBatch], None]
-FIELDS: Final = tuple(RECORD_SCHEMA.names)
+FIELDS: Final = ("name", *RECORD_SCHEMA.names)
 
 
 def export(
@@ -30,7 +29,7 @@ def export(
 ) -> int:
     """Write the records that match to `out`, oldest first, and return their number.
 
-    In NDJSON and CSV bytes are hex and `seq` is text, since JSON readers lose digits beyond 2^53.
+    NDJSON and CSV show a record as the HTTP API does (`formats.records.to_json`).
     """
     if format not in _WRITERS:
         raise UsageError(f"{format!r} is not a format", hint=f"use one of {', '.join(_WRITERS)}")
@@ -41,15 +40,6 @@ def export(
             done += len(rows)
             progress(rows[-1][0], last)
     return done
-
-
-def plain(record: Record) -> dict[str, Any]:
-    """A record as JSON shows it."""
-    values = {name: getattr(record, name) for name in FIELDS}
-    values["id"] = record.id.hex()
-    values["raw"] = None if record.raw is None else record.raw.hex()
-    values["seq"] = None if record.seq is None else str(record.seq)
-    return values
 
 
 @contextmanager
@@ -69,7 +59,7 @@ def _ndjson(out: IO[bytes]) -> Iterator[WriteBatch]:
     encoder = msgspec.json.Encoder()
 
     def write(batch: pa.RecordBatch) -> None:
-        out.write(encoder.encode_lines([plain(record) for record in from_arrow(batch)]))
+        out.write(encoder.encode_lines([to_json(record) for record in from_arrow(batch)]))
 
     yield write
 
@@ -86,7 +76,7 @@ def _csv(out: IO[bytes]) -> Iterator[WriteBatch]:
     writer.writeheader()
 
     def write(batch: pa.RecordBatch) -> None:
-        writer.writerows(plain(record) for record in from_arrow(batch))
+        writer.writerows(to_json(record) for record in from_arrow(batch))
 
     yield write
 
