@@ -76,7 +76,7 @@ def test_a_sound_journal_verifies_while_it_is_in_use(journal: Journal, target: L
         ("DELETE FROM records WHERE lsn BETWEEN 7 AND 9", "records 7 to 9 are missing"),
         ("UPDATE records SET raw = x'00' WHERE lsn = 5", "record 5 does not match its checksum"),
         ("UPDATE records SET expires_at = 1 WHERE lsn = 5", "record 5 does not match its checksum"),
-        ("UPDATE state SET value = x'01' WHERE key = x'31'", "the state s/31 does not match its checksum"),
+        ("UPDATE state SET value = x'01' WHERE key = x'31'", "the state s/b'1' does not match its checksum"),
         ("UPDATE head SET indexed = 60", "the id of record 1 is not in the table of names"),
     ],
 )

@@ -25,6 +25,7 @@ JOURNAL_COMMIT_BYTES: Final = 32 * MIB
 JOURNAL_PAGE_BYTES: Final = 4 * KIB
 JOURNAL_INSERT_ROWS: Final = 1_024  # rows one statement inserts
 JOURNAL_LOG_BYTES: Final = 32 * MIB  # of write-ahead log before it is worked into the database
+JOURNAL_LOG_COMMITS: Final = 16  # commits between two looks at the length of the log
 JOURNAL_CACHE_BYTES: Final = 64 * MIB  # pages the writer keeps in memory
 JOURNAL_READER_CACHE_BYTES: Final = 8 * MIB
 JOURNAL_IDLE_READERS: Final = 8  # read-only connections kept open

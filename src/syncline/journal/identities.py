@@ -76,10 +76,14 @@ class Identities:
         self._new = _Buffer()
         self._old = _Buffer()  # being merged
         self._since = 0  # names added since the last slice left
+        self.load(connection, indexed)
+
+    def load(self, connection: apsw.Connection, after: int) -> None:
+        """Remember the names of the records after this lsn."""
         rows: Any = connection.execute(
-            "SELECT lsn, protocol, id, expires_at FROM records WHERE lsn > ? AND verdict = 'accept'", (indexed,)
+            "SELECT lsn, protocol, id, expires_at FROM records WHERE lsn > ? AND verdict = 'accept'", (after,)
         )
-        self.add([(name_of(key, protocol, id_), lsn, expires_at) for lsn, protocol, id_, expires_at in rows])
+        self.add([(name_of(self._key, protocol, id_), lsn, expires_at) for lsn, protocol, id_, expires_at in rows])
 
     def __len__(self) -> int:
         """How many names wait in memory."""

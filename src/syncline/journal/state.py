@@ -75,7 +75,7 @@ def checked(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The row, if it is the one that was written."""
     if checksum(row[:-1]) != row[-1]:
         raise CorruptionError(
-            f"the state {row[0]}/{row[1].hex()} does not match its checksum",
+            f"the state {row[0]}/{row[1]!r} does not match its checksum",  # of any type, on a damaged page
             hint="run `syncline journal verify`, then `syncline journal recover`",
         )
     return row

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,7 @@ class Journal:
         blobs = blobs or LocalBlobs(path.parent / "blobs")
         path.parent.mkdir(parents=True, exist_ok=True)
         mark = Mark(path)
+        connection = None
         try:
             connection = connect(path, write=True, vfs=vfs)
             with failures(path):
@@ -116,6 +117,8 @@ class Journal:
                 _check_mark(about, path)
                 return cls(path, connection, about, mark, clock, settings, free_space, blobs)
         except BaseException:
+            if connection is not None:
+                connection.close(force=True)
             mark.close()
             raise
 
@@ -131,7 +134,8 @@ class Journal:
             tail, self._tail = self._tail, {}
         open_gates(tail.values())
         for connection in (*idle, self._connection):
-            connection.close()
+            with suppress(apsw.Error):  # a log that cannot be worked in now is worked in when the journal is opened
+                connection.close()
         self._mark.close()
 
     async def append(self, arrivals: Sequence[Arrival], state: Sequence[StateChange] = ()) -> list[Receipt]:
@@ -245,6 +249,7 @@ class Journal:
             "queued": len(writer.queue),
             "commits": writer.commits,
             "failed_commits": writer.failed_commits,
+            "failed_checkpoints": writer.failed_checkpoints,
             "largest_group": writer.largest_group,
             "names_waiting": len(self._identities),
             "refused_counted": self._refusals.counted,

@@ -123,20 +123,25 @@ class _Work:
         about, where = journal.about, str(journal.path)
         expected = about.sealed + 1
         for rows in journal.pages(RecordQuery(before=about.newest + 1, limit=2**63 - 1)):
+            sound = []
             for row in rows:
                 if row[0] > about.sealed:
                     if row[0] != expected:
                         self.add(where, f"records {expected} to {row[0] - 1} are missing")
                     expected = row[0] + 1
-                self._check(where, check_row, row)
-                if row[_RAW_REF] is not None and blobs is not None:
-                    self.counts["blobs"] += 1
-                    self._check(f"{where} record {row[0]}", blobs.get, row[_RAW_REF])
-            self._check_names(journal, rows)
+                if self._check(where, check_row, row):
+                    sound.append(row)
+                    self._check_blob(f"{where} record {row[0]}", row[_RAW_REF], blobs)
+            self._check_names(journal, sound)
             self.counts["records"] += len(rows)
             self._progress("records", rows[-1][0], about.newest)
         if expected <= about.newest:
             self.add(where, f"records {expected} to {about.newest} are missing")
+
+    def _check_blob(self, where: str, ref: str | None, blobs: BlobStore | None) -> None:
+        if ref is not None and blobs is not None:
+            self.counts["blobs"] += 1
+            self._check(where, blobs.get, ref)
 
     def _check_names(self, journal: Reading, rows: list[Row]) -> None:
         about = journal.about
@@ -208,8 +213,10 @@ class _Work:
         if not pending and not missing and sorted(set(lsns)) != list(range(lo, hi + 1)):
             self.add(siblings[0].path, f"records between {lo} and {hi} are missing")
 
-    def _check(self, where: str, check: Callable[[Any], Any], value: Any) -> None:
+    def _check(self, where: str, check: Callable[[Any], Any], value: Any) -> bool:
         try:
             check(value)
         except CorruptionError as error:
             self.add(where, error.message)
+            return False
+        return True

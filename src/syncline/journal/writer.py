@@ -16,7 +16,7 @@ import apsw
 from syncline.core import limits
 from syncline.core.clock import Clock
 from syncline.core.crash import crash_point
-from syncline.core.errors import ConflictError, CorruptionError
+from syncline.core.errors import ConflictError, CorruptionError, UnavailableError
 from syncline.core.verdict import Reason, ignore
 from syncline.journal import state
 from syncline.journal.database import About, failures, insert
@@ -66,6 +66,7 @@ class Writer:
         self.newest = about.newest
         self.commits = 0
         self.failed_commits = 0
+        self.failed_checkpoints = 0
         self.largest_group = 0
         self.raw_bytes = 0
         self.failure: CorruptionError | None = None
@@ -143,6 +144,7 @@ class Writer:
         crash_point("journal.after-commit")
         answer(submissions)
         self._committed()
+        self._trim_log()
 
     def _commit_plain(self, submissions: list[Submission], now: int) -> Group | None:
         """Commit the usual group, which only adds accepted records, by one statement; None if this is not one.
@@ -236,12 +238,32 @@ class Writer:
         self._mark.write(self._epoch, group.newest, group.quiet)
 
     def _undo(self, error: BaseException) -> None:
+        """Go back to what is stored, which may yet be the group that failed."""
         self.failed_commits += 1
         if isinstance(error, CorruptionError):
             self.failure = error
+        connection = self._connection
         try:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            self._refusals.reload(self._connection)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._refusals.reload(connection)
+            newest, quiet = connection.execute("SELECT coalesce(max(lsn), 0), quiet FROM records, head").get
+            if newest > self.newest:
+                self._identities.load(connection, self.newest)
+                self.newest, self._quiet = newest, quiet
         except apsw.Error:  # the disk is failing: the next commit will say so
             pass
+
+    def _trim_log(self) -> None:
+        """Now and then, work the write-ahead log into the database. If that fails, the log is merely longer."""
+        if self.commits % limits.JOURNAL_LOG_COMMITS:
+            return
+        try:
+            with failures(self._path):
+                pages, _ = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+                if pages * limits.JOURNAL_PAGE_BYTES >= limits.JOURNAL_LOG_BYTES:
+                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except CorruptionError as error:
+            self.failure = error
+        except UnavailableError:
+            self.failed_checkpoints += 1
