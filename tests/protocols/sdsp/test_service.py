@@ -13,11 +13,12 @@ import apsw
 import httpx
 import pytest
 
-from syncline.core.errors import ConflictError
+from syncline.core.errors import ConflictError, RefusedError, UnavailableError
 from syncline.core.keys import NodeKey
 from syncline.core.limits import HOUR
 from syncline.core.ports import Ground, RecordQuery
 from syncline.journal import Journal
+from syncline.networks import websocket
 from syncline.node.judge import Judges
 from syncline.node.receive import Receiver
 from syncline.protocols.sdsp import shelf
@@ -301,6 +302,16 @@ def test_memory_holds_a_bounded_number_of_objects(tmp_path: Path) -> None:
         node.stop()
 
 
+def test_a_chain_of_deltas_without_end_is_not_rebuilt(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(client, frame={"uid": "r", "serial": 0, "data": {}})
+    for n in range(1, 5):
+        publish(client, frame={"uid": "r", "serial": n, "ver": n, "alg": "X-mp", "delta": {"n": n}})
+    assert client.get("/sdsp/r").json()["value"] == {"n": 4}
+    monkeypatch.setattr(shelf, "SDSP_HISTORY_FRAMES", 3)
+    answer = client.get("/sdsp/r?at=4")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (503, "UnavailableError")
+
+
 def test_followers_are_bounded(served: NodeThread, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelf, "SDSP_FOLLOWERS", 1)
     with client.stream("GET", "/sdsp/a/events") as response:
@@ -367,6 +378,20 @@ class TestHistory:
             f"/sdsp/a%2Fhistory%2F{other}": 404,
         }
         assert {path: httpx.get(public.url + path).status_code for path in wrong} == wrong
+
+    def test_an_object_that_is_called_history_is_not_open_by_its_name(
+        self, public: NodeThread, trusted: httpx.Client
+    ) -> None:
+        publish(trusted, uid="a/history", data="secret")
+
+        async def listen() -> None:
+            async with websocket.connect(f"ws{public.url.removeprefix('http')}/sdsp/a/history/ws") as socket:
+                pytest.fail(str(await socket.receive()))
+
+        with pytest.raises((RefusedError, UnavailableError)):
+            anyio.run(listen)
+        for tail in ("frames", "events", "history"):
+            assert httpx.get(f"{public.url}/sdsp/a/history/{tail}").status_code == 404
 
     def test_the_token_outlives_a_restart(self, public: NodeThread, trusted: httpx.Client) -> None:
         publish(trusted, uid="a", data=1)

@@ -18,6 +18,7 @@ from syncline.core.errors import NotFoundError, OverloadedError, UnavailableErro
 from syncline.core.limits import (
     SDSP_FOLLOWERS,
     SDSP_HEAVY_BYTES,
+    SDSP_HISTORY_FRAMES,
     SDSP_LIVE_BYTES,
     SDSP_PAGE_BYTES,
     SDSP_PAGE_FRAMES,
@@ -136,6 +137,8 @@ class Shelf:
             if not page:
                 raise NotFoundError(f"this node has no frame {serial} of the object", about=uid)
             first, last = decode(page[0][1]).base, serial
+        if last - first > SDSP_HISTORY_FRAMES:
+            raise UnavailableError(f"more than {SDSP_HISTORY_FRAMES} deltas since the last whole object", about=uid)
         frames: list[Frame] = []
         while first <= last:
             page = await self.page(uid, first, last)

@@ -48,7 +48,12 @@ def mount(service: SdspService) -> WebMount:
             Route("/{uid:path}", routes.state),
         ]
     )
-    return WebMount(prefix=PREFIX, app=router, is_open=lambda path: _HISTORY.fullmatch(path) is not None)
+    return WebMount(prefix=PREFIX, app=router, is_open=_is_history)
+
+
+def _is_history(path: str) -> bool:
+    """Whether a path is the history of an object, which holds its own secret."""
+    return _HISTORY.fullmatch(path) is not None
 
 
 class _Routes:
@@ -151,6 +156,9 @@ class _Routes:
         """Frames as text messages."""
         uid = socket.path_params["uid"]
         try:
+            # the guard lets paths of histories pass without a token: not so an object that is called …/history
+            if _is_history(f"{PREFIX}/{uid}/ws"):
+                raise NotFoundError("there is no such history")
             after = self._beginning(uid, _whole(socket, "after"))
             self._shelf.check_room()
         except SynclineError as error:
