@@ -1,4 +1,4 @@
-"""Writes the pages that are generated from code: settings, reasons and commands. `--check` only compares.
+"""Writes the pages that are generated from code: settings, reasons, commands and tables. `--check` only compares.
 
 A test runs the same functions, so an undocumented setting, reason or command fails `make test`.
 """
@@ -88,7 +88,39 @@ def _parameter(parameter: Any) -> str:
     return f"| `{', '.join(names)}` | {meaning} |"
 
 
-PAGES = {"settings.md": settings_page, "reasons.md": reasons_page, "commands.md": commands_page}
+def tables_page() -> str:
+    from syncline.lake.stages import all_tables, built_in_stages
+
+    modes = {
+        "append": "A row per arrival; each sealed segment is in it once.",
+        "keyed": "One row per identity ({identity}), however many nodes saw it.",
+        "state": "One row per {key}, rewritten as it changes.",
+    }
+    lines = [
+        NOTE,
+        "# Tables",
+        "",
+        "Every table is a Delta table below `data/lake/`, readable by anything that reads Delta. Times are UTC.",
+        "How they are made and kept: [lake.md](lake.md).",
+    ]
+    for table in all_tables(built_in_stages().values()).values():
+        mode = modes[table.mode].format(identity=", ".join(table.identity), key=table.key)
+        lines += ["", f"## {table.name}", "", f"{table.doc} {mode}", ""]
+        lines += [f"Partitioned by {', '.join(f'`{name}`' for name in table.partition_by)}.", ""]
+        lines += ["| column | type | null | unit | meaning |", "|---|---|---|---|---|"]
+        for column in table.columns:
+            kind = str(column.type).replace("[us, tz=UTC]", "").replace("128", "").replace("date32[day]", "date")
+            null = "yes" if column.nullable else "no"
+            lines.append(f"| `{column.name}` | {kind} | {null} | {column.unit} | {column.doc} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "settings.md": settings_page,
+    "reasons.md": reasons_page,
+    "commands.md": commands_page,
+    "tables.md": tables_page,
+}
 
 
 def main() -> int:

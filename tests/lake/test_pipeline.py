@@ -14,7 +14,9 @@ from syncline.lake.batch import BatchResult
 from syncline.lake.lock import only_pipeline
 from syncline.lake.pipeline import Lag, Pipeline
 from syncline.lake.roots import Lake
+from syncline.lake.transforms import decoded, folded, one_per_message, read_segments, verified
 from syncline.testing.segments import FakeJournal, in_pieces, write_segments
+from syncline.testing.traffic import Traffic, seal
 from tests.lake.conftest import arrivals, rows
 
 pytestmark = pytest.mark.spark
@@ -85,3 +87,22 @@ def test_a_running_pipeline_lands_segments_as_they_are_sealed(spark: Any, lake: 
 def test_a_second_pipeline_on_the_same_lake_is_told_to_wait(spark: Any, lake: Lake) -> None:
     with only_pipeline(lake), pytest.raises(UnavailableError, match="another pipeline is at work"):
         Pipeline(spark, lake, stages={}).run_available()
+
+
+def test_the_stages_as_transforms_give_what_the_pipeline_gives(spark: Any, lake: Lake) -> None:
+    traffic = Traffic(41)
+    sent = traffic.publish(150)
+    for name in ("a", "b"):
+        seal(lake.segments.path, traffic.receive(FakeJournal(name), sent, disorder=20, garbage=0.1))
+    Pipeline(spark, lake).run_available()
+    records = read_segments(spark, lake)
+    judged = records.transform(verified)
+    assert judged.where("verdict = 'accept' AND lake_verdict <> 'accept'").count() == 0
+    assert judged.where("lake_verdict = 'reject'").count() == len(traffic.truth.rejected())
+    frames = records.transform(decoded("sdsp_frames"))
+    assert frames.count() == 300
+    objects = frames.transform(one_per_message("sdsp_frames")).transform(folded("sdsp_objects")).toArrow()
+    assert (
+        objects.sort_by("uid").to_pylist()
+        == rows(lake, "sdsp_objects").drop_columns("bucket").sort_by("uid").to_pylist()
+    )
