@@ -13,7 +13,7 @@ from syncline.core.keys import NodeKey
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Reason
 from syncline.protocols.relay.client import RelayClient
-from tests.protocols.relay.conftest import MakeRelay, topic_of
+from tests.relays import MakeRelay, topic_of
 
 NEWS = topic_of("news")
 SOON = Backoff(first=0.01, longest=0.1)

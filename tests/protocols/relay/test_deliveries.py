@@ -10,8 +10,8 @@ from syncline.protocols.relay.session.clients import Connection
 from syncline.protocols.relay.session.handshake import Identity
 from syncline.protocols.relay.session.hub import Hub
 from syncline.protocols.relay.session.quotas import Quotas
-from tests.protocols.relay.conftest import topic_of
 from tests.protocols.relay.desk import KEY, Desk
+from tests.relays import topic_of
 
 NEWS, OTHER = topic_of("news"), topic_of("other")
 

@@ -12,8 +12,8 @@ from syncline.core.errors import RefusedError, UnavailableError
 from syncline.core.verdict import Outcome, Reason
 from syncline.protocols.relay.session.clients import subscription_id
 from syncline.protocols.relay.wire import rpc
-from tests.protocols.relay.conftest import topic_of
 from tests.protocols.relay.desk import Desk
+from tests.relays import topic_of
 
 Vectors = Callable[[str], list[dict[str, Any]]]
 NEWS, OTHER = topic_of("news"), topic_of("other")

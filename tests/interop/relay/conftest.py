@@ -1,0 +1,5 @@
+"""Running relays."""
+
+from tests.relays import relay
+
+__all__ = ["relay"]
