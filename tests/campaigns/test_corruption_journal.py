@@ -58,8 +58,8 @@ def fill(path: Path) -> Journal:
 @pytest.fixture
 def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """The bytes of a journal that was closed: one file, no log."""
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_NAMES_WAITING", 12)
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_NAMES_SLICE", 8)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 12)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 8)
     path = tmp_path / "whole" / "journal.db"
     fill(path).close()
     assert verify(path).problems == []

@@ -32,8 +32,8 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work the log into the database, and names into their table, every few commits."""
     monkeypatch.setattr("syncline.core.limits.JOURNAL_LOG_BYTES", 24 * 4096)
     monkeypatch.setattr("syncline.core.limits.JOURNAL_LOG_COMMITS", 2)
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_NAMES_WAITING", 12)
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_NAMES_SLICE", 4)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 12)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 4)
 
 
 def work(journal: Journal, acked: dict[bytes, int]) -> int:

@@ -10,7 +10,8 @@ from syncline.core.ports import RecordQuery
 from syncline.core.record import SEQ_MAX, Record
 from syncline.core.verdict import Outcome, Reason
 from syncline.journal import Journal
-from syncline.journal.queries import select
+from syncline.journal.queries import parts
+from syncline.journal.reading import reading
 from tests.journal.conftest import NOW, arrival
 
 
@@ -30,20 +31,22 @@ def matches(record: Record, query: RecordQuery) -> bool:
     )
 
 
-def test_every_combination_of_conditions_finds_what_it_says(journal: Journal) -> None:
+def test_every_combination_of_conditions_finds_what_it_says(journal: Journal, indexed: str) -> None:
     chance = random.Random(3)
     seqs = [None, 0, 1, 2**63, SEQ_MAX]
-    journal.append_sync(
-        [
+    for start in range(0, 200, 10):
+        journal.append_sync([
             arrival(
                 b"%d" % (n % 50), topic=chance.choice("ab"), kind=chance.choice("xy"), key=chance.choice(["", "k"]),
                 publisher=chance.choice(["", "p", "q"]), seq=chance.choice(seqs), received_at=NOW + n % 11,
                 protocol=chance.choice(["one", "two"]), verdict=chance.choice([Outcome.ACCEPT, Outcome.REJECT]),
                 reason=Reason.MALFORMED,
             )
-            for n in range(200)
-        ]
-    )  # fmt: skip
+            for n in range(start, start + 10)
+        ])  # fmt: skip
+    waiting, in_table = journal._index.waiting([(b"\x00", b"\xff" * 25)])[1], journal._index.indexed
+    assert (in_table == 0, in_table >= 180) == (indexed == "in memory", indexed == "in the table")
+    assert waiting == in_table
     everything = journal.read(RecordQuery())
     values: dict[str, list[Any]] = {
         "after": [0, 50], "before": [None, 150], "protocol": [None, "one"], "topic": [None, "a"], "kind": [None, "x"],
@@ -52,42 +55,51 @@ def test_every_combination_of_conditions_finds_what_it_says(journal: Journal) ->
         "id": [None, b"7"], "verdict": [None, "accept"],
     }  # fmt: skip
     found = 0
-    for _ in range(400):
+    for _ in range(300):
         chosen = {name: chance.choice([options[0], *options]) for name, options in values.items()}
         query = RecordQuery(**chosen)
         expected = [record for record in everything if matches(record, query)]
         assert journal.read(query) == expected
         limited = RecordQuery(**chosen, limit=3, descending=True)
         assert journal.read(limited) == expected[::-1][:3]
+        with reading(journal.path) as elsewhere:
+            rows = [row for page in elsewhere.pages(query, rows=7) for row in page]
+        assert [row[0] for row in rows] == [record.lsn for record in expected]
         found += len(expected)
     assert found > 1_000
 
 
 @pytest.mark.parametrize(
-    ("query", "index"),
+    ("query", "by"),
     [
-        (RecordQuery(after=5), "INTEGER PRIMARY KEY"),
-        (RecordQuery(topic="t"), "records_by_topic"),
-        (RecordQuery(publisher="p", seq_from=1, seq_to=9), "records_by_publisher"),
-        (RecordQuery(key="k"), "records_by_key"),
-        (RecordQuery(received_from=NOW, received_to=NOW + 1), "records_by_time"),
+        (RecordQuery(after=5), "r USING INTEGER PRIMARY KEY (rowid>?)"),
+        (RecordQuery(topic="t"), "t USING PRIMARY KEY (term=? AND lsn>? AND lsn<?)"),
+        (RecordQuery(topic="t", descending=True), "t USING PRIMARY KEY (term=? AND lsn>? AND lsn<?)"),
+        (RecordQuery(publisher="p", seq_from=1, seq_to=9), "terms USING PRIMARY KEY (term>? AND term<?)"),
+        (RecordQuery(key="k"), "t USING PRIMARY KEY (term=? AND lsn>? AND lsn<?)"),
+        (RecordQuery(id=b"5"), "terms USING PRIMARY KEY (term>? AND term<?)"),
+        (RecordQuery(received_from=NOW, received_to=NOW + 1), "records USING COVERING INDEX records_by_time"),
     ],
 )
-def test_each_way_to_ask_is_answered_by_an_index(journal: Journal, query: RecordQuery, index: str) -> None:
-    journal.append_sync([arrival(b"%d" % n, key="k", publisher="p", seq=n, topic="t") for n in range(100)])
-    statement, bindings = select(query)
+def test_each_way_to_ask_is_answered_by_an_index(journal: Journal, query: RecordQuery, by: str) -> None:
+    spans = journal._index.lexicon.spans(query, ["echo"])
+    plans = []
     with journal._reader() as connection:
-        plan: Any = connection.execute(f"EXPLAIN QUERY PLAN {statement}", bindings).fetchall()
-    assert not [line for line in plan if line[3].startswith("SCAN records")]
-    assert index in plan[-1][3]
+        for part in parts(query, spans, [1, 2], 100):
+            statement, bindings = part.text(query, 10)
+            found: Any = connection.execute(f"EXPLAIN QUERY PLAN {statement}", bindings)
+            plans += [line[3] for line in found]
+    assert not [line for line in plans if line.startswith(("SCAN r", "SCAN t", "USE TEMP"))]
+    assert [line for line in plans if line.startswith(f"SEARCH {by}")]
 
 
-def test_a_query_by_id_never_scans_the_records(journal: Journal) -> None:
-    journal.append_sync([arrival(b"%d" % n) for n in range(100)])
-    statement, bindings = select(RecordQuery(id=b"5"), [6])
-    with journal._reader() as connection:
-        plan: Any = connection.execute(f"EXPLAIN QUERY PLAN {statement}", bindings).fetchall()
-    assert not [line for line in plan if line[3].startswith("SCAN records")]
+@pytest.fixture(params=["in memory", "in the table", "half and half"])
+def indexed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the terms of records are when queries come."""
+    if request.param != "in memory":
+        monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 1 if request.param == "in the table" else 250)
+        monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 1 if request.param == "in the table" else 100)
+    return str(request.param)
 
 
 def test_numbers_that_cannot_be_are_refused_or_find_nothing(journal: Journal) -> None:

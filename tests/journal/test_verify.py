@@ -77,7 +77,7 @@ def test_a_sound_journal_verifies_while_it_is_in_use(journal: Journal, target: L
         ("UPDATE records SET raw = x'00' WHERE lsn = 5", "record 5 does not match its checksum"),
         ("UPDATE records SET expires_at = 1 WHERE lsn = 5", "record 5 does not match its checksum"),
         ("UPDATE state SET value = x'01' WHERE key = x'31'", "the state s/b'1' does not match its checksum"),
-        ("UPDATE head SET indexed = 60", "the id of record 1 is not in the table of names"),
+        ("UPDATE head SET indexed = 60", "record 1 is not found by all of its terms"),
     ],
 )
 def test_a_changed_or_missing_row_is_named(journal: Journal, damage: str, problem: str) -> None:
@@ -87,7 +87,7 @@ def test_a_changed_or_missing_row_is_named(journal: Journal, damage: str, proble
 
 def test_two_live_records_of_one_id_are_named(journal: Journal) -> None:
     filled(journal)
-    execute(journal, "INSERT INTO names VALUES (x'00', 1), (x'00', 2)")
+    execute(journal, "INSERT INTO terms VALUES (zeroblob(16), 1), (zeroblob(16), 2)")
     problems = [found.what for found in verify(journal.path).problems]
     assert problems == ["records 1 and 2 are accepted under the same id"]
 
@@ -137,7 +137,7 @@ def test_an_export_holds_what_the_query_asks_for(journal: Journal, format: str) 
         assert text[1].split(",")[1:5] == ["node", journal.epoch, "2", "echo"]
 
 
-def test_an_export_finds_ids_that_are_not_in_the_table_of_names_yet(journal: Journal) -> None:
+def test_an_export_finds_ids_that_are_not_in_the_table_of_terms_yet(journal: Journal) -> None:
     filled(journal)
     out = io.BytesIO()
     assert export(journal.path, RecordQuery(id=b"7"), out, "ndjson") == 1

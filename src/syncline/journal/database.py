@@ -38,12 +38,8 @@ CREATE TABLE records (
     published_at INTEGER, received_at INTEGER NOT NULL, expires_at INTEGER,
     verdict TEXT NOT NULL, reason TEXT, raw_ref TEXT, crc INTEGER NOT NULL, raw BLOB
 ) STRICT;
-CREATE INDEX records_by_topic ON records (topic);
 CREATE INDEX records_by_time ON records (received_at);
-CREATE INDEX records_by_publisher ON records (publisher, seq) WHERE publisher <> '';
-CREATE INDEX records_by_key ON records (key) WHERE key <> '';
-CREATE INDEX refused_by_id ON records (id) WHERE verdict <> 'accept';
-CREATE TABLE names (name BLOB NOT NULL, lsn INTEGER NOT NULL, PRIMARY KEY (name, lsn)) STRICT, WITHOUT ROWID;
+CREATE TABLE terms (term BLOB NOT NULL, lsn INTEGER NOT NULL, PRIMARY KEY (term, lsn)) STRICT, WITHOUT ROWID;
 CREATE TABLE protocols (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE TABLE state (
     space TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, expires_at INTEGER, crc INTEGER NOT NULL,
@@ -67,10 +63,10 @@ class About(NamedTuple):
     version: int
     node: str
     epoch: str
-    key: bytes  # of the names in `names`
+    key: bytes  # of the hashes in `terms`
     quiet: int  # commits that added no record
     sealed: int  # every record up to this lsn is in a segment
-    indexed: int  # the name of every accepted record up to this lsn is in `names`
+    indexed: int  # the terms of every record up to this lsn are in `terms`
     newest: int  # lsn; the newest record is never removed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import apsw
@@ -10,58 +11,92 @@ import apsw
 from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
-from syncline.core.record import SEQ_MAX
-from syncline.journal.rows import SELECT
+from syncline.journal.rows import COLUMNS, Row, seq_bytes
+from syncline.journal.terms import Span
 
-# These indexes are not in the order of lsn. Left alone, SQLite would sort whole rows, or read all of them in order;
-# this way it collects numbers from the index alone and visits only the rows it returns.
-_BY_INDEX: Final = "lsn IN (SELECT lsn FROM records WHERE {})"
+_COLUMNS: Final = ", ".join(f"r.{name}" for name in ("lsn", *COLUMNS))
+# An index that is not in the order of lsn: SQLite alone would sort whole rows, or read all of them in order. This way
+# it collects numbers from the index and visits only the rows it returns.
+_BY_TIME: Final = "r.lsn IN (SELECT lsn FROM records WHERE {})"
 
 
-def select(query: RecordQuery, accepted: list[int] | None = None) -> tuple[str, list[Any]]:
-    """The statement and its bindings. `accepted` are the records that bear the id asked for, if one is."""
+class Part:
+    """A statement that answers a part of a query; the parts follow one another in the order asked for."""
+
+    def __init__(self, source: str, terms: list[str], bindings: list[Any], order: str = "r.lsn") -> None:
+        self._source = source
+        self._order = order
+        self._terms = terms
+        self._bindings = bindings
+
+    def text(self, query: RecordQuery, limit: int) -> tuple[str, list[Any]]:
+        where, bindings = _conditions(query, timed=self._source == "records r")
+        terms = " AND ".join([*self._terms, *where])
+        order = f"{self._order} {'DESC' if query.descending else 'ASC'}"
+        statement = f"SELECT {_COLUMNS} FROM {self._source} WHERE {terms} ORDER BY {order} LIMIT {limit}"  # noqa: S608
+        return statement, [*self._bindings, *bindings]
+
+
+def parts(query: RecordQuery, spans: list[Span] | None, waiting: list[int] | None, indexed: int) -> list[Part]:
+    """How to answer: by the table of terms as far as it goes, then by the records that `waiting` names.
+
+    If `waiting` is None, the records that the table does not cover are read one by one.
+    """
+    if spans is None:
+        return [Part("records r", [], [])]
+    if len(spans) == 1 and spans[0][0] == spans[0][1]:
+        stored = Part(
+            "terms t CROSS JOIN records r ON r.lsn = t.lsn",
+            ["t.term = ?", "t.lsn <= ?", "t.lsn > ?"],
+            [spans[0][0], indexed, _lsn(query.after)],
+            "t.lsn",
+        )
+    else:
+        within = " OR ".join(["term BETWEEN ? AND ?"] * len(spans)) or "FALSE"
+        stored = Part(
+            "records r",
+            [f"r.lsn IN (SELECT lsn FROM terms WHERE {within})", "r.lsn <= ?"],  # noqa: S608
+            [*(bound for span in spans for bound in span), indexed],
+        )
+    if waiting is None:
+        newer = Part("records r", ["r.lsn > ?"], [indexed])
+    else:
+        numbers = apsw.carray(array("q", waiting)) if waiting else None
+        newer = Part("records r", ["r.lsn IN (SELECT value FROM carray(?))"], [numbers])
+    return [newer, stored] if query.descending else [stored, newer]
+
+
+def fetch(connection: apsw.Connection, query: RecordQuery, found: Iterable[Part]) -> list[Row]:
+    """The rows that answer a query, whole: every part has committed data only."""
     if query.limit < 0:
         raise UsageError("a limit cannot be negative")
-    where, bindings = conditions(query, accepted)
-    order = "DESC" if query.descending else "ASC"
-    limit = min(query.limit, limits.JOURNAL_READ_MAX)
-    return f"{SELECT} WHERE {where} ORDER BY lsn {order} LIMIT {limit}", bindings
+    left, rows = min(query.limit, limits.JOURNAL_READ_MAX), list[Row]()
+    for part in found:
+        if left > len(rows):
+            rows += connection.execute(*part.text(query, left - len(rows))).fetchall()
+    return rows
 
 
-def conditions(query: RecordQuery, accepted: list[int] | None = None) -> tuple[str, list[Any]]:
-    """The narrowing part of the statement alone."""
-    terms = ["lsn > ?"]
-    bindings: list[Any] = [_lsn(query.after)]
+def _conditions(query: RecordQuery, *, timed: bool) -> tuple[list[str], list[Any]]:
+    """What narrows the answer. `timed`: a span of time may be answered by its own index."""
+    terms: list[str] = []
+    bindings: list[Any] = []
 
-    def add(pairs: list[tuple[str, Any]], form: str = "{}") -> None:
+    def add(pairs: Iterator[tuple[str, Any]], form: str = "{}") -> None:
         given = [(term, value) for term, value in pairs if value is not None]
         if given:
             terms.append(form.format(" AND ".join(term for term, _ in given)))
             bindings.extend(value for _, value in given)
 
-    add([("lsn < ?", None if query.before is None else _lsn(query.before)), ("topic = ?", query.topic)])
-    add([("key = ? AND key <> ''" if query.key else "key = ?", query.key)])
-    seq = [("seq >= ?", _seq(query.seq_from)), ("seq <= ?", _seq(query.seq_to))]
-    if query.publisher:
-        add([("publisher = ? AND publisher <> ''", query.publisher), *seq], _BY_INDEX)
-    else:
-        add([("publisher = ?", query.publisher), *seq])
-    add([("received_at >= ?", query.received_from), ("received_at < ?", query.received_to)], _BY_INDEX)
-    add([("protocol = ?", query.protocol), ("kind = ?", query.kind), ("verdict = ?", query.verdict)])
-    add([("id = ?", query.id)])
-    if accepted is not None:  # refused ones have an index of their own
-        terms.append("(lsn IN (SELECT value FROM carray(?)) OR (verdict <> 'accept' AND id = ?))")
-        bindings += [apsw.carray(array("q", accepted)) if accepted else None, query.id]
-    return " AND ".join(terms), bindings
+    add(iter([("r.lsn > ?", _lsn(query.after)), ("r.lsn < ?", None if query.before is None else _lsn(query.before))]))
+    add((f"{name} = ?", getattr(query, name)) for name in ("topic", "key", "publisher", "id"))
+    add((f"{name} = ?", getattr(query, name)) for name in ("protocol", "kind", "verdict"))
+    seqs = (("seq >= ?", query.seq_from), ("seq <= ?", query.seq_to))
+    add((term, None if value is None else seq_bytes(value)) for term, value in seqs)
+    span = [("received_at >= ?", query.received_from), ("received_at < ?", query.received_to)]
+    add(iter(span), _BY_TIME if timed else "{}")
+    return terms, bindings
 
 
 def _lsn(value: int) -> int:
     return max(-1, min(value, 2**63 - 1))
-
-
-def _seq(value: int | None) -> bytes | None:
-    if value is None:
-        return None
-    if not 0 <= value <= SEQ_MAX:
-        raise UsageError(f"seq must lie between 0 and {SEQ_MAX}")
-    return value.to_bytes(8, "big")

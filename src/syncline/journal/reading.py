@@ -17,9 +17,9 @@ from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
 from syncline.journal.database import About, connect, failures, read_about
-from syncline.journal.identities import name_of
-from syncline.journal.queries import select
+from syncline.journal.queries import fetch, parts
 from syncline.journal.rows import Row
+from syncline.journal.terms import Lexicon
 
 
 class Reading:
@@ -42,27 +42,17 @@ class Reading:
         """The stored rows that match, in short reads, so that the writer's log can always be trimmed."""
         if query.descending:
             raise UsageError("an export runs forward")
-        accepted = self._lsns(query)
+        protocols = [query.protocol] if query.protocol else [name for (name,) in self.all("SELECT name FROM protocols")]
+        spans = Lexicon(self.about.key).spans(query, protocols)
         after, left = query.after, query.limit
         while left > 0:
             page = msgspec.structs.replace(query, after=after, limit=min(rows, left))
-            statement, bindings = select(page, accepted)
             with failures(self.path):
-                found: list[Any] = self.connection.execute(statement, bindings).fetchall()
+                found = fetch(self.connection, page, parts(page, spans, None, self.about.indexed))
             if not found:
                 return
             yield found
             after, left = found[-1][0], left - len(found)
-
-    def _lsns(self, query: RecordQuery) -> list[int] | None:
-        """The accepted records that bear the id asked for: from the table of names, and from what is not in it yet."""
-        if query.id is None:
-            return None
-        protocols = [query.protocol] if query.protocol else [name for (name,) in self.all("SELECT name FROM protocols")]
-        names = tuple(name_of(self.about.key, protocol, query.id) for protocol in protocols)
-        stored = self.all("SELECT lsn FROM names WHERE name IN (SELECT value FROM carray(?))", (apsw.carray(names),))
-        newer = self.all("SELECT lsn FROM records WHERE lsn > ? AND id = ?", (self.about.indexed, query.id))
-        return [lsn for (lsn,) in stored + newer]
 
 
 @contextmanager

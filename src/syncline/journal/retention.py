@@ -14,13 +14,16 @@ import apsw
 import msgspec
 
 from syncline.core import limits
-from syncline.journal.identities import Identities, Slice, name_of
+from syncline.journal.index import Index, Slice
+from syncline.journal.rows import COLUMNS, SELECT
 
-# Only what is sealed and whose name is in the table may go; the newest record stays, for it holds the numbering.
-_OLD: Final = """
-SELECT lsn, received_at, protocol, id, verdict, coalesce(expires_at, 0) > :now FROM records INDEXED BY records_by_time
+# Only what is sealed and whose terms are in the table may go; the newest record stays, for it holds the numbering.
+_OLD: Final = f"""
+{SELECT.replace("raw FROM", "NULL FROM")} INDEXED BY records_by_time
 WHERE received_at >= :start AND received_at < :cutoff AND lsn <= :last ORDER BY received_at LIMIT :limit
-"""
+"""  # the raw bytes stay where they are
+_RECEIVED_AT: Final = COLUMNS.index("received_at") + 1
+_EXPIRES_AT: Final = COLUMNS.index("expires_at") + 1
 
 
 class Swept(msgspec.Struct, frozen=True):
@@ -29,16 +32,15 @@ class Swept(msgspec.Struct, frozen=True):
     records: int
     states: int
     more: bool
-    slice: Slice | None = None  # names that had to go to the table first
+    slice: Slice | None = None  # terms that had to go to the table first
 
 
 class Retention:
     """Sweeps a little at a time; long-lived records on the way are stepped over, and met again in the next round."""
 
-    def __init__(self, key: bytes, hours: float, identities: Identities) -> None:
-        self._key = key
+    def __init__(self, hours: float, index: Index) -> None:
         self._keep = int(hours * limits.HOUR)
-        self._identities = identities
+        self._index = index
         self._limit = limits.JOURNAL_SWEEP_RECORDS
         self._start = 0
 
@@ -47,35 +49,35 @@ class Retention:
         cutoff = now - self._keep
         sealed, newest = connection.execute("SELECT sealed, (SELECT max(lsn) FROM records) FROM head").get
         last = min(sealed, (newest or 0) - 1)
-        if len(self._identities):
-            last = min(last, self._identities.indexed)
+        if len(self._index):
+            last = min(last, self._index.indexed)
         records, more_records = self._sweep_records(connection, last, cutoff, now)
         states, more_states = self._sweep_states(connection, now)
         connection.execute("DELETE FROM refused WHERE hour < ?", (now // limits.HOUR,))
         held_back: Any = connection.execute(
             "SELECT received_at < ? FROM records WHERE lsn > ? AND lsn <= ? LIMIT 1", (cutoff, last, sealed)
         ).fetchone()
-        merge = bool(held_back and held_back[0] and len(self._identities))
+        merge = bool(held_back and held_back[0] and len(self._index))
         return Swept(
             records,
             states,
             more_records or more_states or merge,
-            self._identities.merge(connection) if merge else None,
+            self._index.merge(connection) if merge else None,
         )
 
     def settle(self, swept: Swept) -> None:
         """The sweep is on disk."""
         if swept.slice is not None:
-            self._identities.settle(swept.slice)
+            self._index.settle(swept.slice)
 
     def _sweep_records(self, connection: apsw.Connection, last: int, cutoff: int, now: int) -> tuple[int, bool]:
-        bindings = {"now": now, "start": self._start, "cutoff": cutoff, "last": last, "limit": self._limit}
+        bindings = {"start": self._start, "cutoff": cutoff, "last": last, "limit": self._limit}
         found: list[Any] = connection.execute(_OLD, bindings).fetchall()
         full = len(found) == self._limit
-        self._start = found[-1][1] if full and found[-1][1] > self._start else 0
-        gone = [row for row in found if not row[-1]]
-        names = sorted((name_of(self._key, row[2], row[3]), row[0]) for row in gone if row[4] == "accept")
-        connection.executemany("DELETE FROM names WHERE name = ? AND lsn = ?", names)
+        self._start = found[-1][_RECEIVED_AT] if full and found[-1][_RECEIVED_AT] > self._start else 0
+        gone = [row for row in found if (row[_EXPIRES_AT] or 0) <= now]
+        terms = sorted((term, row[0]) for row in gone for term in self._index.lexicon.of(row[1:]))
+        connection.executemany("DELETE FROM terms WHERE term = ? AND lsn = ?", terms)
         if gone:
             lsns = apsw.carray(array("q", [row[0] for row in gone]))
             connection.execute("DELETE FROM records WHERE lsn IN (SELECT value FROM carray(?))", (lsns,))

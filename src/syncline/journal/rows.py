@@ -93,6 +93,13 @@ def check_row(row: Row) -> None:
         )
 
 
+def seq_bytes(seq: int) -> bytes:
+    """A sequence number as it is stored: SQLite's integers are signed, but blobs compare in the right order."""
+    if not 0 <= seq <= SEQ_MAX:
+        raise UsageError(f"seq must lie between 0 and {SEQ_MAX}")
+    return seq.to_bytes(8, "big")
+
+
 def record_of(row: Row, node: str, epoch: str) -> Record:
     """The record of a stored row, verified."""
     check_row(row)

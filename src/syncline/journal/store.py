@@ -30,13 +30,14 @@ from syncline.journal import state as states
 from syncline.journal.blobs import BlobStore, LocalBlobs
 from syncline.journal.database import CHECKSUM_VFS, About, connect, create, damaged, failures, read_about, sync_folder
 from syncline.journal.disk import FreeSpace, Intake, Watermark, free_bytes
-from syncline.journal.identities import Identities
+from syncline.journal.index import Index
 from syncline.journal.mark import Mark, read_mark
-from syncline.journal.queries import select
+from syncline.journal.queries import fetch, parts
 from syncline.journal.refusals import Refusals
 from syncline.journal.retention import Retention, Swept
 from syncline.journal.rows import Row, batch_of, record_from, record_of, row_of
 from syncline.journal.submissions import Gate, Job, Submission, open_gates
+from syncline.journal.terms import Lexicon
 from syncline.journal.writer import Writer
 
 
@@ -61,17 +62,17 @@ class Journal:
         self._connection = connection
         self._clock = clock
         self._mark = mark
-        self._identities = Identities(connection, about.key, about.indexed)
+        self._index = Index(connection, Lexicon(about.key), about.indexed)
         self._refusals = Refusals(connection, settings.refused_per_peer_hour, clock.now())
         self._watermark = Watermark(path.parent, settings, clock, free_space)
-        self._retention = Retention(about.key, settings.retention_hours, self._identities)
+        self._retention = Retention(settings.retention_hours, self._index)
         self._writer = Writer(
             connection,
             path,
             about,
             clock,
             mark,
-            self._identities,
+            self._index,
             self._refusals,
             self._watermark,
             self._announce,
@@ -178,8 +179,12 @@ class Journal:
     def rows(self, query: RecordQuery) -> list[Row]:
         """The same as stored rows, not verified yet; see rows.py."""
         with self._reader() as connection:
-            statement, bindings = select(query, self._lsns(connection, query))
-            return connection.execute(statement, bindings).fetchall()
+            found: Any = ()
+            if query.id is not None:
+                found = [(query.protocol,)] if query.protocol else connection.execute("SELECT name FROM protocols")
+            spans = self._index.lexicon.spans(query, [name for (name,) in found])
+            waiting, indexed = self._index.waiting(spans or [])
+            return fetch(connection, query, parts(query, spans, waiting, indexed))
 
     def partitions(self, after: int) -> list[tuple[str, int]]:
         """The protocols and days (since 1970) of the records after this lsn."""
@@ -251,7 +256,7 @@ class Journal:
             "failed_commits": writer.failed_commits,
             "failed_checkpoints": writer.failed_checkpoints,
             "largest_group": writer.largest_group,
-            "names_waiting": len(self._identities),
+            "terms_waiting": len(self._index),
             "refused_counted": self._refusals.counted,
             "sealed_lsn": self._sealed,
             "raw_bytes": self.raw_bytes(),
@@ -270,7 +275,8 @@ class Journal:
             )
         for change in state:
             states.check_change(change)
-        return Submission(arrivals, list(map(row_of, arrivals)), self._identities.names(arrivals), state)
+        rows = list(map(row_of, arrivals))
+        return Submission(arrivals, rows, list(map(self._index.lexicon.of, rows)), state)
 
     def _trimmed(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
         """Raw bytes only where they belong: none with ignored messages, large ones in the blob store. May block."""
@@ -304,13 +310,6 @@ class Journal:
             with self._lock:
                 tail, self._tail = self._tail, {}
             open_gates(tail.values())
-
-    def _lsns(self, connection: apsw.Connection, query: RecordQuery) -> list[int] | None:
-        """The accepted records that bear the id asked for; None if the query asks for none."""
-        if query.id is None:
-            return None
-        protocols: Any = [(query.protocol,)] if query.protocol else connection.execute("SELECT name FROM protocols")
-        return self._identities.lsns(connection, [name for (name,) in protocols], query.id)
 
     @contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:

@@ -40,18 +40,18 @@ class Gate:
 class Submission:
     """One append: all of it is kept, or none."""
 
-    __slots__ = ("arrivals", "error", "gate", "kept", "names", "rows", "size", "state")
+    __slots__ = ("arrivals", "error", "gate", "kept", "rows", "size", "state", "terms")
 
     def __init__(
         self,
         arrivals: Sequence[Arrival],
         rows: Sequence[Row],
-        names: Sequence[bytes | None],
+        terms: Sequence[tuple[bytes, ...]],
         state: Sequence[StateChange],
     ) -> None:
         self.arrivals = arrivals
         self.rows = rows
-        self.names = names  # of the accepted ones
+        self.terms = terms  # under which each is found; first its name
         self.state = state
         self.size = 0
         for arrival in arrivals:

@@ -20,23 +20,21 @@ from syncline.formats.segments import SegmentName, read_segment
 from syncline.journal import state
 from syncline.journal.blobs import BlobStore
 from syncline.journal.database import About
-from syncline.journal.identities import name_of
 from syncline.journal.mark import read_mark
 from syncline.journal.reading import Reading, reading
 from syncline.journal.rows import COLUMNS, Row, check_row
 from syncline.journal.targets import SegmentTarget
+from syncline.journal.terms import NAME_BYTES, Lexicon
 
 Progress = Callable[[str, int, int], None]  # what is being checked, done, of
 
-_ID: Final = COLUMNS.index("id") + 1
-_VERDICT: Final = COLUMNS.index("verdict") + 1
 _RAW_REF: Final = COLUMNS.index("raw_ref") + 1
 # Two accepted records of one name, the first of which was alive when the second came. Clocks may differ a little.
-_TWINS: Final = """
-SELECT a.lsn, b.lsn FROM names m JOIN names n ON n.name = m.name AND n.lsn > m.lsn
+_TWINS: Final = f"""
+SELECT a.lsn, b.lsn FROM terms m JOIN terms n ON n.term = m.term AND n.lsn > m.lsn
 JOIN records a ON a.lsn = m.lsn JOIN records b ON b.lsn = n.lsn
-WHERE a.expires_at IS NULL OR a.expires_at > b.received_at + ? LIMIT 100
-"""
+WHERE length(m.term) = {NAME_BYTES} AND (a.expires_at IS NULL OR a.expires_at > b.received_at + ?) LIMIT 100
+"""  # noqa: S608
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -119,9 +117,9 @@ class _Work:
             self.add(where, f"the journal ends at record {journal.about.newest}, but had come to record {mark[1]}")
 
     def _check_records(self, journal: Reading, blobs: BlobStore | None) -> None:
-        """Every row's checksum; no hole after the sealed ones; every accepted id in the table of names."""
+        """Every row's checksum; no hole after the sealed ones; every term in its table."""
         about, where = journal.about, str(journal.path)
-        expected = about.sealed + 1
+        expected, lexicon = about.sealed + 1, Lexicon(about.key)
         for rows in journal.pages(RecordQuery(before=about.newest + 1, limit=2**63 - 1)):
             sound = []
             for row in rows:
@@ -132,7 +130,7 @@ class _Work:
                 if self._check(where, check_row, row):
                     sound.append(row)
                     self._check_blob(f"{where} record {row[0]}", row[_RAW_REF], blobs)
-            self._check_names(journal, sound)
+            self._check_terms(journal, lexicon, sound)
             self.counts["records"] += len(rows)
             self._progress("records", rows[-1][0], about.newest)
         if expected <= about.newest:
@@ -143,20 +141,17 @@ class _Work:
             self.counts["blobs"] += 1
             self._check(where, blobs.get, ref)
 
-    def _check_names(self, journal: Reading, rows: list[Row]) -> None:
-        about = journal.about
-        wanted = {
-            row[0]: name_of(about.key, row[1], row[_ID])
-            for row in rows
-            if row[_VERDICT] == "accept" and row[0] <= about.indexed
-        }
+    def _check_terms(self, journal: Reading, lexicon: Lexicon, rows: list[Row]) -> None:
+        wanted = {(term, row[0]) for row in rows if row[0] <= journal.about.indexed for term in lexicon.of(row[1:])}
         if not wanted:
             return
+        lowest, highest = rows[0][0], rows[-1][0]
         found = journal.all(
-            "SELECT n.lsn FROM carray(?) c JOIN names n ON n.name = c.value", (apsw.carray(tuple(wanted.values())),)
+            "SELECT t.term, t.lsn FROM carray(?) c JOIN terms t ON t.term = c.value AND t.lsn BETWEEN ? AND ?",
+            (apsw.carray(tuple({term for term, _ in wanted})), lowest, highest),
         )
-        for lsn in sorted(wanted.keys() - {lsn for (lsn,) in found}):
-            self.add(str(journal.path), f"the id of record {lsn} is not in the table of names")
+        for lsn in sorted({lsn for _, lsn in wanted - set(found)}):
+            self.add(str(journal.path), f"record {lsn} is not found by all of its terms")
 
     def _check_states(self, journal: Reading) -> None:
         space, key = "", b""

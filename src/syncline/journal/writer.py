@@ -17,11 +17,11 @@ from syncline.core import limits
 from syncline.core.clock import Clock
 from syncline.core.crash import crash_point
 from syncline.core.errors import ConflictError, CorruptionError, UnavailableError
-from syncline.core.verdict import Reason, ignore
+from syncline.core.verdict import Outcome, Reason, ignore
 from syncline.journal import state
 from syncline.journal.database import About, failures, insert
 from syncline.journal.disk import Intake, Watermark
-from syncline.journal.identities import Identities, NewName, Slice, taken
+from syncline.journal.index import Entry, Index, Slice, expiry, taken
 from syncline.journal.mark import Mark
 from syncline.journal.refusals import Refusals
 from syncline.journal.rows import STORED, WIDTH, Row, row_of
@@ -35,13 +35,13 @@ _UNLESS_TAKEN: Final = STORED.replace("column2", f"iif({taken(f'column{WIDTH + 1
 class Group:
     """What one commit adds."""
 
-    __slots__ = ("names", "newest", "protocols", "quiet", "rows", "slice")
+    __slots__ = ("entries", "newest", "protocols", "quiet", "rows", "slice")
 
     def __init__(self, newest: int, quiet: int) -> None:
         self.newest = newest
         self.quiet = quiet
         self.rows: list[Row] = []
-        self.names: list[NewName] = []
+        self.entries: list[Entry] = []
         self.protocols: set[str] = set()  # not seen before
         self.slice: Slice | None = None
 
@@ -56,7 +56,7 @@ class Writer:
         about: About,
         clock: Clock,
         mark: Mark,
-        identities: Identities,
+        index: Index,
         refusals: Refusals,
         watermark: Watermark,
         committed: Callable[[], None],
@@ -76,7 +76,7 @@ class Writer:
         self._path = path
         self._clock = clock
         self._mark = mark
-        self._identities = identities
+        self._index = index
         self._refusals = refusals
         self._watermark = watermark
         self._committed = committed
@@ -153,29 +153,29 @@ class Writer:
         the whole commit runs beside the loop; with five it hardly ever does.
         """
         group, lsn, names = Group(self.newest, self._quiet), self.newest, set[bytes]()
+        rows, entries, accept = group.rows, group.entries, Outcome.ACCEPT
         for submission in submissions:
             if submission.state:
                 return None
-            for row, name in zip(submission.rows, submission.names, strict=True):
-                if name is None or row[0] not in self._protocols:
+            for arrival, row, terms in zip(submission.arrivals, submission.rows, submission.terms, strict=True):
+                if arrival.verdict is not accept or arrival.protocol not in self._protocols:
                     return None
                 lsn += 1
-                names.add(name)
-                group.rows.append((lsn, *row, name))
-        distinct = len(names) == len(group.rows)
-        if not distinct or not 0 < len(names) <= limits.JOURNAL_INSERT_ROWS or self._identities.due():
+                names.add(terms[0])
+                rows.append((lsn, *row, terms[0]))
+                entries.append((lsn, expiry(arrival.expires_at), terms))
+        distinct = len(names) == len(rows)
+        if not distinct or not 0 < len(names) <= limits.JOURNAL_INSERT_ROWS or self._index.due():
             return None
-        if self._identities.remembers(names, now):
+        if self._index.remembers(names, now):
             return None
         try:
-            insert(self._connection, "INSERT INTO records", _UNLESS_TAKEN, group.rows, (now,))
+            insert(self._connection, "INSERT INTO records", _UNLESS_TAKEN, rows, (now,))
         except apsw.ConstraintError:  # an older record bears one of the names
             return None
         for submission in submissions:
-            for arrival, name in zip(submission.arrivals, submission.names, strict=True):
-                assert name is not None
+            for arrival in submission.arrivals:
                 group.newest += 1
-                group.names.append((name, group.newest, arrival.expires_at))
                 submission.kept.append((arrival, group.newest))
         return group
 
@@ -183,8 +183,13 @@ class Writer:
         """Commit any group. Until that is done, nothing changes but `submissions`."""
         connection, group = self._connection, Group(self.newest, self._quiet)
         connection.execute("BEGIN IMMEDIATE")
-        names = [name for submission in submissions for name in submission.names if name is not None]
-        live = self._identities.live(connection, names, now)
+        names = [
+            terms[0]
+            for submission in submissions
+            for arrival, terms in zip(submission.arrivals, submission.terms, strict=True)
+            if arrival.accepted
+        ]
+        live = self._index.live(connection, names, now)
         for submission in submissions:
             if submission.state:
                 try:
@@ -196,8 +201,8 @@ class Writer:
             self._number(submission, group, live, now)
         insert(connection, "INSERT INTO records", STORED, group.rows)
         self._refusals.write(connection)
-        if self._identities.due():
-            group.slice = self._identities.merge(connection)
+        if self._index.due():
+            group.slice = self._index.merge(connection)
         group.protocols = {row[1] for row in group.rows} - self._protocols
         for name in group.protocols:
             connection.execute("INSERT OR IGNORE INTO protocols VALUES (?)", (name,))
@@ -211,28 +216,29 @@ class Writer:
     def _number(self, submission: Submission, group: Group, live: set[bytes], now: int) -> None:
         """Give each arrival its lsn; a repeat of a live id becomes an ignored one, and refused ones have their cap."""
         room = self._watermark.look() is Intake.ALL
-        for arrival, row, name in zip(submission.arrivals, submission.rows, submission.names, strict=True):
-            final, stored = arrival, row
-            if name is not None and name in live:
+        for arrival, row, terms in zip(submission.arrivals, submission.rows, submission.terms, strict=True):
+            final, stored, found_by = arrival, row, terms
+            if arrival.accepted and terms[0] in live:
                 final = arrival.judged(DUPLICATE)
                 stored = row_of(final)
+                found_by = self._index.lexicon.of(stored)
             if not final.accepted and not self._refusals.admit(final, now, room=room):
                 submission.kept.append((final, None))
                 continue
             group.newest += 1
             group.rows.append((group.newest, *stored))
             submission.kept.append((final, group.newest))
-            if name is not None and final.accepted:
-                group.names.append((name, group.newest, final.expires_at))
-                if final.expires_at is None or final.expires_at > now:
-                    live.add(name)
+            expires = expiry(final.expires_at) if final.accepted else None
+            group.entries.append((group.newest, expires, found_by))
+            if expires is not None and expires > now:
+                live.add(terms[0])
 
     def _accept(self, group: Group) -> None:
         """The group is on disk: let the rest of the program see it."""
         self._protocols |= group.protocols
-        self._identities.add(group.names)
         if group.slice is not None:
-            self._identities.settle(group.slice)
+            self._index.settle(group.slice)
+        self._index.add(group.entries)
         self.commits += 1
         self.newest, self._quiet = group.newest, group.quiet
         self._mark.write(self._epoch, group.newest, group.quiet)
@@ -249,7 +255,7 @@ class Writer:
             self._refusals.reload(connection)
             newest, quiet = connection.execute("SELECT coalesce(max(lsn), 0), quiet FROM records, head").get
             if newest > self.newest:
-                self._identities.load(connection, self.newest)
+                self._index.load(connection, self.newest)
                 self.newest, self._quiet = newest, quiet
         except apsw.Error:  # the disk is failing: the next commit will say so
             pass

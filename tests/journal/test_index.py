@@ -17,15 +17,15 @@ Open = Callable[..., Journal]
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few names wait in memory, so that they are merged into the table all the time."""
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_NAMES_WAITING", 40)
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_NAMES_SLICE", 8)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 40)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 8)
 
 
 def test_names_move_to_the_table_and_stay_taken(open_journal: Open) -> None:
     journal = open_journal()
     for n in range(300):
         assert journal.append_sync([arrival(b"%d" % n)])[0].accepted
-    assert journal.statistics()["names_waiting"] <= 80
+    assert journal.statistics()["terms_waiting"] <= 100
     assert verify(journal.path).sound
     for n in range(300):
         (receipt,) = journal.append_sync([arrival(b"%d" % n, peer=str(n))])
