@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.core.record import Incoming
+from syncline.core.settings import SegmentSettings
+from syncline.journal import Drainer, Journal, LocalTarget
 from syncline.lake.batch import InProcess, Lander
 from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, list_segments
@@ -19,6 +22,7 @@ from syncline.lake.stages import built_in_stages
 from syncline.lake.stages.sdsp import FRAMES, OBJECTS, examine, fold_objects
 from syncline.protocols.sdsp.rules import NOTHING_KNOWN, judge
 from syncline.protocols.sdsp.wire import Frame, add_history_uri, delta_frame, encode, freeze_frame, full_frame
+from syncline.testing.clock import FakeClock
 from syncline.testing.segments import DAY_ZERO, FakeJournal, write_segments
 from syncline.testing.traffic import Traffic, seal
 from tests.lake.conftest import rows
@@ -263,3 +267,41 @@ def test_frames_show_their_attributes_as_columns(lake: Lake) -> None:
         ("v", 7, 0, "full", None, False, "json", "https://example.org/o"),
     ]
     assert json.loads(found["frame"].to_pylist()[1])["delta"] == [{"op": "replace", "path": "/n", "value": 5}]
+
+
+@pytest.fixture
+def journal(lake: Lake) -> Iterator[Journal]:
+    journal = Journal.open(lake.segments.path.parent / "journal.db", node="12D3Koo", clock=FakeClock())
+    yield journal
+    journal.close()
+
+
+def test_what_a_real_journal_sealed_lands_large_frames_included(lake: Lake, journal: Journal) -> None:
+    """Raw bytes over 1 MiB are kept beside the segment, by reference."""
+    large = encode(full_frame("big", 0, {"text": "x" * 1_500_000}))
+    for raw in (FULL, step(1, 1, 1), b"garbage", large, FULL):
+        incoming = Incoming(protocol="sdsp", topic="t", raw=raw, peer="p", received_at=DAY_ZERO)
+        journal.append_sync([judge(incoming, lambda _: NOTHING_KNOWN)])
+    Drainer(journal, LocalTarget(lake.segments.path), SegmentSettings()).drain()
+    result = Lander(lake, built_in_stages(), InProcess()).land(sealed(lake))
+    assert (result.records, result.differing, result.damaged) == (5, 0, [])
+    assert objects(lake) == {"u": ("synced", 1, 1, {"n": 1}), "big": ("synced", 0, 0, {"text": "x" * 1_500_000})}
+    [reference] = [ref for ref in rows(lake, "records")["raw_ref"].to_pylist() if ref]
+    assert journal.blobs.get(reference) == large
+    assert rows(lake, "rejected").num_rows == 1
+
+
+def test_large_bytes_that_are_gone_are_reported_and_stop_nothing_else(lake: Lake, journal: Journal) -> None:
+    import shutil
+
+    large = encode(full_frame("big", 0, {"text": "x" * 1_500_000}))
+    for raw in (FULL, large):
+        incoming = Incoming(protocol="sdsp", topic="t", raw=raw, peer="p", received_at=DAY_ZERO)
+        journal.append_sync([judge(incoming, lambda _: NOTHING_KNOWN)])
+    Drainer(journal, LocalTarget(lake.segments.path), SegmentSettings()).drain()
+    shutil.rmtree(lake.blobs.path)
+    result = Lander(lake, built_in_stages(), InProcess()).land(sealed(lake))
+    assert [damage.why for damage in result.damaged] == ["raw bytes that a record refers to are gone"]
+    assert result.records == 2
+    assert objects(lake) == {"u": ("synced", 0, 0, {"n": 0})}
+    assert len(sealed(lake)) == 1, "the segment itself is sound and stays"

@@ -206,8 +206,8 @@ def _tell(summary: RunSummary, pipeline: Pipeline, json: bool) -> None:
         )
     if summary.damaged_count:
         raise CorruptionError(
-            f"{summary.damaged_count} damaged segments were put aside; everything else has landed",
-            hint="see .quarantine in the segments folder; put back good copies and run again",
+            f"{summary.damaged_count} damaged files were found; everything else has landed",
+            hint="segments were moved to .quarantine; put back good copies and run again",
             about=", ".join(damage.path for damage in summary.damaged[:3]),
         )
 

@@ -161,8 +161,9 @@ class _Attempt:
             self._rebuild(stages, parcels)
         damaged = [damage for report in reports for damage in report.damaged]
         for damage in damaged:
-            quarantine(self._lander.lake.segments, damage.path, damage.why)
-            log.error("lake.segment_damaged", segment=damage.path, why=damage.why)
+            if damage.is_segment:
+                quarantine(self._lander.lake.segments, damage.path, damage.why)
+            log.error("lake.damaged", path=damage.path, why=damage.why)
         return BatchResult(
             batch=self._batch.number if self._batch else None,
             segments=len(self._landed),

@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from syncline.core.errors import CorruptionError
+from syncline.lake.blobs import pieces, with_raw
 from syncline.lake.decode import rows_of
 from syncline.lake.exchange import ExchangeWriter, Parcel, buckets_of
 from syncline.lake.files import AddedFile, TableWriter
@@ -36,8 +37,11 @@ class LandTask(msgspec.Struct, frozen=True):
 
 
 class Damaged(msgspec.Struct, frozen=True):
+    """A file of ours that is not what it was: a segment, which is put aside, or bytes that a record refers to."""
+
     path: str
     why: str
+    is_segment: bool = True
 
 
 class LandReport(msgspec.Struct, frozen=True):
@@ -97,15 +101,23 @@ class _Landing:
             self._records.write(partition, records.select(RECORDS.file_schema.names))
         stages = self._stages.get(segment.protocol)
         if item.tables - {RECORDS.name}:
-            examined = unexamined(records) if stages is None else stages.examine(records)
-            verified = verify(records, examined)
-            self._differing += verified.differing.num_rows
-            if REJECTED.name in item.tables:
-                self._rejected.write(partition, verified.rejected.select(REJECTED.file_schema.names))
-            if stages is not None and item.tables & {table.name for table in stages.tables}:
-                self._decode(stages, records, examined, verified.accepted)
+            for piece in pieces(records):
+                examined = self._examine(stages, piece)
+                verified = verify(piece, examined)
+                self._differing += verified.differing.num_rows
+                if REJECTED.name in item.tables:
+                    self._rejected.write(partition, verified.rejected.select(REJECTED.file_schema.names))
+                if stages is not None and item.tables & {table.name for table in stages.tables}:
+                    self._decode(stages, piece, examined, verified.accepted)
         self._landed.append(segment.path)
         self._rows += records.num_rows
+
+    def _examine(self, stages: ProtocolStages | None, records: pa.Table) -> Examined:
+        if stages is None:
+            return unexamined(records)
+        whole, problems = with_raw(records, self._task.lake.blobs)
+        self._damaged += [Damaged(f"blobs/{error.about}", error.message, is_segment=False) for error in problems]
+        return stages.examine(whole)
 
     def _decode(self, stages: ProtocolStages, records: pa.Table, examined: Examined, accepted: Mask) -> None:
         buckets = self._task.buckets[stages.protocol]

@@ -189,7 +189,7 @@ class Pipeline:
         result = self._lander.land(segments, batch)
         for path in foreign:
             quarantine(self._lake.segments, path, _FOREIGN)
-            log.error("lake.segment_damaged", segment=path, why=_FOREIGN)
+            log.error("lake.damaged", path=path, why=_FOREIGN)
         strangers = [Damaged(path, _FOREIGN) for path in foreign]
         result = msgspec.structs.replace(result, damaged=[*result.damaged, *strangers])
         if result.segments or result.damaged:

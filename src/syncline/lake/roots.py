@@ -60,20 +60,23 @@ class Lake(msgspec.Struct, frozen=True):
     segments: Root
     tables: Root
     checkpoints: Root
+    blobs: Root
 
     @classmethod
     def below(cls, data: str | Path) -> Lake:
         """The usual places below a data folder."""
         root = Root.at(data)
-        return cls(root.below("segments"), root.below("lake"), root.below("checkpoints"))
+        return cls(root.below("segments"), root.below("lake"), root.below("checkpoints"), root.below("blobs"))
 
     @classmethod
     def of(cls, settings: Settings) -> Lake:
         """The places the settings name."""
+        segments = Root.at(settings.segments.url or settings.segments_folder)
         return cls(
-            Root.at(settings.segments.url or settings.segments_folder),
+            segments,
             Root.at(settings.lake.url or settings.lake_folder),
             Root.at(settings.lake.checkpoints or settings.checkpoints_folder),
+            Root.at(settings.data / "blobs") if segments.is_local else segments.below("blobs"),
         )
 
     def table(self, name: str) -> Root:
