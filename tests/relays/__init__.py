@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from syncline.core.clock import Clock
 from syncline.core.keys import NodeKey
 from syncline.core.settings import load
 from syncline.node.node import Node, running
@@ -51,7 +52,7 @@ def relay(tmp_path: Path) -> MakeRelay:
     """`async with relay("a", **{"relay.ttl_max": 60}) as server`; the same name again finds the same folder."""
 
     @asynccontextmanager
-    async def run(name: str = "a", **flags: Any) -> AsyncIterator[RunningRelay]:
+    async def run(name: str = "a", clock: Clock | None = None, **flags: Any) -> AsyncIterator[RunningRelay]:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         file = folder / "syncline.toml"
@@ -60,7 +61,7 @@ def relay(tmp_path: Path) -> MakeRelay:
             NodeKey.generate().save(folder / "node.key")
         defaults = {"relay.port": 0, "relay.drain_seconds": 1.0}
         settings = load(file=file, environment={}, flags={**defaults, **flags}, sections={"relay": RelaySettings})
-        async with running(settings, plugins={"relay": Relay()}) as node:
+        async with running(settings, plugins={"relay": Relay()}, clock=clock) as node:
             yield RunningRelay(node)
 
     return run

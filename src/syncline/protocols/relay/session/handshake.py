@@ -50,7 +50,11 @@ class Handshake:
 
     def open(self) -> bytes:
         """The first word."""
-        return encode_control(Challenge(version=LINK_VERSION, key=self._identity.key.peer_id, nonce=self._nonce.hex()))
+        identity = self._identity
+        former = identity.former.peer_id if identity.former else ""
+        return encode_control(
+            Challenge(version=LINK_VERSION, key=identity.key.peer_id, nonce=self._nonce.hex(), former=former)
+        )
 
     def receive(self, told: Control) -> bytes | Neighbour:
         """The answer to a challenge, or the neighbour whose proof is good."""
@@ -69,6 +73,9 @@ class Handshake:
             raise _refused("not a fresh challenge", Reason.MALFORMED)
         if told.key == self._identity.key.peer_id:
             raise _refused("this is ourselves", Reason.LOOP)
+        # Strangers are turned away before they learn our proof, so neither side ever believes in the link.
+        if not self._trust(told.key) and not (told.former and self._trust(told.former)):
+            raise _refused("this server is not known here", Reason.UNAUTHORISED)
 
     def _hello(self, told: Challenge) -> Hello:
         key, former = self._identity.key, self._identity.former
@@ -78,7 +85,6 @@ class Handshake:
             key=key.peer_id,
             proof=key.sign(self._signed(self._role, key.public, told)).hex(),
             epoch=self._identity.epoch,
-            former=former.peer_id if former else "",
             former_proof=former.sign(self._signed(self._role, key.public, told)).hex() if former else "",
         )
 
@@ -98,18 +104,14 @@ class Handshake:
         signed = self._signed(role, public, challenge)
         if hello.key != challenge.key or not _proves(public, hello.proof, signed):
             raise _refused("the proof is not by the key it names", Reason.INVALID_SIGNATURE)
-        former = ""
-        if hello.former:
+        if challenge.former:
             try:
-                is_former = _proves(public_of_peer_id(hello.former), hello.former_proof, signed)
+                vouched = _proves(public_of_peer_id(challenge.former), hello.former_proof, signed)
             except DecodeError:
-                is_former = False
-            if not is_former:
+                vouched = False
+            if not vouched:
                 raise _refused("the proof is not by the former key it names", Reason.INVALID_SIGNATURE)
-            former = hello.former
-        if not self._trust(hello.key) and not (former and self._trust(former)):
-            raise _refused("this server is not known here", Reason.UNAUTHORISED)
-        return Neighbour(key=hello.key, epoch=hello.epoch, name=hello.server[:64], former=former)
+        return Neighbour(key=hello.key, epoch=hello.epoch, name=hello.server[:64], former=challenge.former)
 
 
 def _proves(public: bytes, proof: str, signed: bytes) -> bool:

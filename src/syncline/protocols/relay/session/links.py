@@ -14,7 +14,7 @@ from syncline.core.clock import Clock
 from syncline.core.errors import DecodeError, RefusedError
 from syncline.core.limits import MIB, RELAY_LINKS, RELAY_STRIKES
 from syncline.core.ports import Receipt
-from syncline.core.verdict import Outcome
+from syncline.core.verdict import Outcome, Reason
 from syncline.protocols.relay.session.cache import Cache, Entry
 from syncline.protocols.relay.session.handshake import Handshake, Neighbour
 from syncline.protocols.relay.session.outbox import Load, Outbox, Port
@@ -36,6 +36,7 @@ from syncline.protocols.relay.wire.links import (
 
 PING_SECONDS: Final = 10.0
 SILENT_SECONDS: Final = 30.0
+SHAKE_SECONDS: Final = 10.0
 WINDOW_BYTES: Final = 8 * MIB
 REFUSED: Final = 4003  # close codes of links
 REPLACED: Final = 4001
@@ -129,9 +130,9 @@ class Links:
     def begin(self, handshake: Handshake, *, dialed: bool) -> Link:
         """A WebSocket to a server, or from one, is there."""
         link = Link(self._outbox, handshake, dialed=dialed, now=self._clock.monotonic())
-        if len(self._all) >= RELAY_LINKS:
-            link.close(REFUSED, f"at most {RELAY_LINKS} links")
-            return link
+        strangers = [each for each in self._all if each.neighbour is None and each.end is None]
+        if len(strangers) >= RELAY_LINKS:  # they must not keep neighbours out
+            strangers[0].close(REFUSED, "others are waiting")
         self._all[link] = None
         link.text(handshake.open())
         return link
@@ -156,6 +157,8 @@ class Links:
     def _opened(self, link: Link, neighbour: Neighbour) -> None:
         link.neighbour = neighbour
         former = self._open.get(neighbour.key)
+        if former is None and len(self._open) >= RELAY_LINKS:
+            raise RefusedError(f"at most {RELAY_LINKS} links", reason=Reason.QUOTA_EXCEEDED)
         if former is not None and not self._prevails(link, former):
             link.close(REPLACED, "there is a link already")
             return
@@ -351,8 +354,9 @@ class Links:
         """Ask silent neighbours whether they are there, and end links to those that are not."""
         now = self._clock.monotonic()
         for link in list(self._all):
-            if now - link.heard_at >= SILENT_SECONDS:
-                link.close(SILENT, f"silent for {SILENT_SECONDS:.0f} s")
+            patience = SILENT_SECONDS if link.neighbour is not None else SHAKE_SECONDS
+            if now - link.heard_at >= patience:
+                link.close(SILENT, f"silent for {patience:.0f} s")
             elif now - max(link.heard_at, link.pinged_at) >= PING_SECONDS and link.neighbour is not None:
                 link.pinged_at = now
                 link.text(encode_control(Ping(int(now * 1_000))))

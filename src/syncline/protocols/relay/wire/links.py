@@ -24,17 +24,17 @@ class Challenge(msgspec.Struct, frozen=True, tag="challenge", tag_field="type"):
     version: int
     key: str  # PeerID
     nonce: str  # 32 bytes in hex
+    former: str = ""  # PeerID of a key that this one replaces
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello", tag_field="type"):
-    """The proof, over both numbers and both keys. `former` proves a rotated key by the one it replaces."""
+    """The proof, over both numbers and both keys; with `former`, also by the key that the new one replaces."""
 
     server: str
     version: int
     key: str
     proof: str
     epoch: int  # grows with every start of the server
-    former: str = ""
     former_proof: str = ""
 
 

@@ -1,0 +1,106 @@
+"""`decode-frames`: raw messages of the network protocols into Arrow columns, batch by batch, against a decoder per row.
+
+Both sides check what they read and give the same columns, which is verified in the same run.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+
+from syncline.bench.report import best, case, exponent, report
+from syncline.protocols.relay.columns import MESSAGE_SCHEMA, decode_messages
+from syncline.protocols.relay.wire.messages import NetworkMessage, encode
+
+BATCH: Final = 10_000
+BATCHES: Final = 10
+REPEATS: Final = 5
+SEED: Final = 20_26
+NOW: Final = 1_794_700_000_000_000
+
+Batch = tuple[pa.Array, pa.Array, pa.Array]
+
+
+def run(scale: float = 1.0) -> dict[str, Any]:
+    """Measure every protocol's case."""
+    batches = max(1, round(BATCHES * scale))
+    cases = [relay(batches)]
+    sizes = [BATCH // 16, BATCH // 4, BATCH]
+    seconds = [best(REPEATS * 3, partial(_columns, [relay_batch(size)]))[0] for size in sizes]
+    return report("decode-frames", cases, growth={"case": "relay", "rows": sizes, "exponent": exponent(sizes, seconds)})
+
+
+def relay(batches: int) -> dict[str, Any]:
+    """Network messages, both versions, against `struct` for each row."""
+    work = [relay_batch(BATCH, SEED + number) for number in range(batches)]
+    ours, found = best(REPEATS, lambda: _columns(work))
+    peer, expected = best(REPEATS, lambda: _rows(work))
+    assert [batch.select(_COMPARED) for batch in found] == expected, "both sides must read the same"
+    rows = BATCH * batches
+    return case(
+        "relay network messages",
+        rows / ours,
+        rows / peer,
+        "struct per row",
+        "messages/s",
+        bar=3.0,
+        ratio=peer / ours,
+    )
+
+
+_COMPARED: Final = ["version", "tag", "prompt", "timestamp", "ttl", "message"]
+
+
+def relay_batch(count: int, seed: int = SEED) -> Batch:
+    """Messages as wallets send them: tags of both versions, texts of 80 to 600 bytes."""
+    rng = Random(seed)
+    raws = []
+    for _ in range(count):
+        tag = rng.choice((0, 17, 1_100, 1_108, 1_109, 3_001))
+        text = rng.randbytes(rng.randrange(40, 300)).hex().encode()
+        prompt, stamp = rng.random() < 0.3, NOW // 1_000 - rng.randrange(60_000)
+        raws.append(encode(NetworkMessage(tag=tag, prompt=prompt, timestamp=stamp, ttl=300, message=text)))
+    topics = [f"{rng.getrandbits(256):064x}" for _ in range(50)]
+    return (
+        pa.array(raws, pa.binary()),
+        pa.array([rng.choice(topics) for _ in range(count)], pa.string()),
+        pa.array([NOW] * count, pa.int64()),
+    )
+
+
+def _columns(work: list[Batch]) -> list[pa.RecordBatch]:
+    found = [decode_messages(*batch) for batch in work]
+    assert all(batch["reason"].null_count == batch.num_rows for batch in found)
+    return found
+
+
+def _rows(work: list[Batch]) -> list[pa.RecordBatch]:
+    """What one would write without this package: a loop over rows, `struct`, lists, then Arrow."""
+    first, second = struct.Struct(">3sBB?QQQ"), struct.Struct(">3sBI?QQQ")
+    return [_read(batch[0].to_pylist(), first, second, _add) for batch in work]
+
+
+def _add(rows: list[tuple[Any, ...]], raw: bytes, layout: struct.Struct) -> None:
+    prefix, version, tag, prompt, timestamp, ttl, length = layout.unpack_from(raw)
+    if prefix != b"irn" or length != len(raw) - layout.size:
+        raise ValueError("not a message")
+    rows.append((version, tag, prompt, timestamp, ttl, raw[layout.size :].decode()))
+
+
+def _read(
+    raws: list[bytes],
+    first: struct.Struct,
+    second: struct.Struct,
+    add: Callable[[list[tuple[Any, ...]], bytes, struct.Struct], None],
+) -> pa.RecordBatch:
+    rows: list[tuple[Any, ...]] = []
+    for raw in raws:
+        add(rows, raw, first if raw[3] == 1 else second)
+    schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in _COMPARED])
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
