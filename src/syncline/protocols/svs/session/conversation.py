@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from random import Random
 
 from syncline.core.limits import (
+    SVS_CROWD,
     SVS_JUMP,
     SVS_NODES,
     SVS_OWN_JUMP,
@@ -21,7 +22,7 @@ from syncline.formats.ndn.names import Name
 from syncline.protocols.svs.rules.judge import Judged
 from syncline.protocols.svs.session.events import Action, Announce, Filter, Options
 from syncline.protocols.svs.session.fetching import Fetching
-from syncline.protocols.svs.session.jobs import Feed
+from syncline.protocols.svs.session.jobs import Feed, Rank
 from syncline.protocols.svs.session.subscriptions import Subscriptions, Topic
 from syncline.protocols.svs.session.sync import Sync
 from syncline.protocols.svs.wire.mapping import MappingData, MappingEntry, encode_entry, encode_mapping
@@ -67,26 +68,29 @@ class Session:
     def resume(self, node: Name, settled: int) -> None:
         """Go on after the publications of a node that an earlier run has settled."""
         if settled and node not in self._own:
-            feed = self._fetching.feeds[node] = Feed(node, settled)
+            feed = self._fetching.feeds[node] = Feed(node, Rank.PROVEN, settled)
             feed.proven = settled
             self._sync.set(node, settled)
 
     def heard(self, vector: Mapping[Name, int], mapping: MappingData | None, now: float) -> None:
         """Take in a validated sync Interest."""
         believed: dict[Name, int] = {}
-        for node, seq in vector.items():
+        news = [(node, seq) for node, seq in vector.items() if seq > self._sync.vector.get(node, 0)]
+        unknown = sum(node not in self._fetching.feeds and node not in self._own for node, _ in news)
+        for node, seq in news:
             if node in self._own:
                 self._hear_of_ourselves(node, seq)
-            elif seq > self._sync.vector.get(node, 0):
-                if self._believes(node, seq, now):
-                    believed[node] = seq
-                else:
-                    self.disbelieved += 1
+            elif self._believes(node, seq, Rank.NEW if unknown <= SVS_CROWD else Rank.CROWD, now):
+                believed[node] = seq
+            else:
+                self.disbelieved += 1
         updates = self._sync.receive(vector, believed, now)
         if mapping is not None and mapping.node not in self._own:
             feed = self._fetching.feeds.get(mapping.node)
-            for entry in mapping.entries if feed is not None else ():
-                feed.hint(entry)  # type: ignore[union-attr]
+            if feed is not None:
+                self._fetching.rank(feed, Rank.NEW)
+                for entry in mapping.entries:
+                    feed.hint(entry)
         old = self._options.from_now and now < self._joined + self._options.settle
         for update in updates:
             if update.node not in self._own:
@@ -103,14 +107,14 @@ class Session:
         elif seq > own:
             self.disbelieved += 1
 
-    def _believes(self, node: Name, seq: int, now: float) -> bool:
+    def _believes(self, node: Name, seq: int, rank: Rank, now: float) -> bool:
         """Whether a claim is near enough to what was seen of the node; if not, it must be proven first."""
         fetching = self._fetching
         feed = fetching.feeds.get(node)
-        if seq > SVS_SEQ_MAX or (feed is None and not self._has_room()):
+        if seq > SVS_SEQ_MAX or (feed is None and not self._has_room(rank)):
             return False
         if feed is None:
-            feed = fetching.feeds[node] = Feed(node)
+            feed = fetching.feeds[node] = Feed(node, rank)
         wanted = fetching.wants(node)
         seen = feed.proven if wanted else self._sync.vector.get(node, 0)
         if seq <= seen + SVS_JUMP:
@@ -119,16 +123,20 @@ class Session:
             fetching.prove(feed, seq)
         return False
 
-    def _has_room(self) -> bool:
-        """Whether one more node can be kept track of; one that failed and never answered makes room."""
+    def _has_room(self, rank: Rank) -> bool:
+        """Whether one more node can be kept track of; one that failed and never answered makes room.
+
+        Crowds fill at most half of the table.
+        """
         feeds = self._fetching.feeds
-        if len(feeds) < SVS_NODES:
+        room = SVS_NODES if rank is Rank.NEW else SVS_NODES // 2
+        if len(feeds) < room:
             return True
         for feed in feeds.values():
-            if feed.failed and not feed.proven and not feed.jobs and not feed.mappings and feed.probe is None:
+            if feed.failed and feed.rank is not Rank.PROVEN and not feed.open and feed.probe is None:
                 self._fetching.remove(feed)
                 self._sync.forget(feed.node)
-                return True
+                return len(feeds) < room
         return False
 
     def answered(self, token: int, wire: bytes | None, face: int, now: float) -> None:
@@ -181,9 +189,18 @@ class Session:
             self._actions.append(Announce(vector))
 
     def _fitting_vector(self) -> dict[Name, int]:
-        """Our vector, or as much of it as one Interest takes: our own nodes, then those that are real, then the rest."""
+        """Our vector, or as much of it as one Interest takes: our own nodes, then those that are real, then the rest.
+
+        Crowds that could not be proven yet are not passed on.
+        """
         vector, feeds = self._sync.vector, self._fetching.feeds
-        order = sorted(self._sync.recent_first(), key=lambda node: (node not in self._own, not _is_proven(feeds, node)))
+        ranks = {node: feeds[node].rank if node in feeds else Rank.PROVEN for node in vector}
+        order = [
+            node
+            for node in self._sync.recent_first()
+            if ranks[node] is not Rank.CROWD or not self._fetching.wants(node)
+        ]
+        order.sort(key=lambda node: (node not in self._own, ranks[node]))
         found: dict[Name, int] = {}
         room = SVS_VECTOR_BYTES
         for node in order:
@@ -214,10 +231,6 @@ class Session:
             "disbelieved": self.disbelieved,
             "subscriptions": len(self._subscriptions),
         }
-
-
-def _is_proven(feeds: Mapping[Name, Feed], node: Name) -> bool:
-    return node in feeds and feeds[node].proven > 0
 
 
 def _newest_that_fit(entries: list[MappingEntry]) -> list[MappingEntry]:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Literal
 
 from syncline.core.limits import (
+    SVS_AHEAD,
     SVS_DISBELIEF_SECONDS,
     SVS_JOBS,
     SVS_JOBS_PER_NODE,
@@ -36,7 +37,7 @@ from syncline.protocols.svs.session.events import (
     Skipped,
     Step,
 )
-from syncline.protocols.svs.session.jobs import Feed, Job, Question
+from syncline.protocols.svs.session.jobs import Feed, Job, Question, Rank
 from syncline.protocols.svs.session.subscriptions import Subscriptions
 from syncline.protocols.svs.wire.mapping import MappingData, MappingEntry
 from syncline.protocols.svs.wire.naming import mapping_name, outer_name
@@ -60,7 +61,7 @@ class Fetching:
     ) -> None:
         self.feeds: dict[Name, Feed] = {}
         self.jobs = self.bytes = self.undelivered = self.probes = 0
-        self._unproven_jobs = 0
+        self._active = dict.fromkeys(Rank, 0)  # jobs and mapping queries of the nodes of each rank
         self._group = group
         self._options = options
         self._subscriptions = subscriptions
@@ -71,7 +72,7 @@ class Fetching:
         self._asked: dict[int, Question] = {}  # under way or being judged
         self._retries: list[tuple[float, int, Question]] = []
         self._segments: deque[Job] = deque()  # jobs with segments not asked for yet
-        self._queues: tuple[deque[Feed], deque[Feed]] = (deque(), deque())  # unproven, proven
+        self._queues: dict[Rank, dict[Name, Feed]] = {rank: {} for rank in Rank}  # nodes whose turn is to come
 
     # what is new
 
@@ -101,6 +102,7 @@ class Fetching:
     def remove(self, feed: Feed) -> None:
         """Forget a node that never answered."""
         del self.feeds[feed.node]
+        self._queues[feed.rank].pop(feed.node, None)
 
     # what comes back
 
@@ -139,7 +141,8 @@ class Fetching:
 
     @property
     def deadline(self) -> float | None:
-        return self._retries[0][0] if self._retries else None
+        """When a retry is due; with a full window it has to wait for an answer, not for the time."""
+        return self._retries[0][0] if self._retries and len(self._asked) < self._options.window else None
 
     def pump(self, now: float) -> None:
         """Send as many Interests as the window allows: retries first, then segments, then what is new."""
@@ -172,17 +175,13 @@ class Fetching:
     def _next_new(self, now: float) -> Question | None:
         if self.undelivered >= SVS_UNDELIVERED or self.jobs >= SVS_JOBS or self.bytes >= SVS_REASSEMBLY_BYTES:
             return None
-        for proven in (True, False):
-            if not proven and self._unproven_jobs >= SVS_JOBS_UNPROVEN:
-                break
-            queue = self._queues[proven]
+        for rank, queue in self._queues.items():
+            if rank is not Rank.PROVEN and self._active[rank] >= SVS_JOBS_UNPROVEN:
+                continue
             for _ in range(len(queue)):
-                feed = queue.popleft()
+                feed = queue.pop(next(iter(queue)))
                 question = self._next_of(feed, now)
-                if feed.busy:
-                    self._queues[feed.proven > 0].append(feed)
-                else:
-                    feed.queued = False
+                self._queue(feed)
                 if question is not None:
                     return question
         return None
@@ -192,7 +191,7 @@ class Fetching:
         if feed.probe is not None and not feed.probing:
             feed.probing = True
             return Question(next(self._tokens), "probe", feed, feed.probe, feed.probe)
-        if len(feed.jobs) >= (SVS_JOBS_PER_NODE if feed.proven else 1):
+        if len(feed.jobs) >= (SVS_JOBS_PER_NODE if feed.rank is Rank.PROVEN else 1):
             return None
         if feed.ready:
             return self._start(feed, *feed.ready.popleft())
@@ -204,35 +203,44 @@ class Fetching:
                 return None
             # SVS-PS: the mapping is fetched if there are topics and the producer is not subscribed to.
             by_mapping = not producer or subscriptions.filters_producer(feed.node) or self._options.max_age is not None
-            entry = feed.hints.pop(feed.next, None)
+            seq = self._next_number(feed)
+            entry = feed.hints.pop(seq, None)
             if entry is None and by_mapping:
                 return self._query(feed)
-            seq = feed.next
-            feed.next += 1
+            if seq == feed.next:
+                feed.pass_over()
+            else:
+                feed.ahead.add(seq)
             if entry is None or self._is_wanted(feed, entry, now):
                 feed.open.add(seq)
                 return self._start(feed, seq, entry)
         return None
 
+    def _next_number(self, feed: Feed) -> int:
+        """The oldest number whose name is known already, if there is one: news need not wait for the backlog."""
+        known = next(iter(feed.hints), feed.next)
+        return known if feed.next <= known <= feed.high and len(feed.ahead) < SVS_AHEAD else feed.next
+
     def _query(self, feed: Feed) -> Question | None:
         """Ask for the mappings of the next few numbers."""
-        if feed.mappings >= (MAPPINGS_PER_NODE if feed.proven else 1):
+        if feed.mappings >= (MAPPINGS_PER_NODE if feed.rank is Rank.PROVEN else 1):
             return None
         low = feed.next
         high = min(low + self._options.mapping_batch - 1, feed.high)
-        known = next((seq for seq in range(low + 1, high + 1) if seq in feed.hints), None)
+        known = next((seq for seq in range(low + 1, high + 1) if seq in feed.hints or seq in feed.ahead), None)
         high = high if known is None else known - 1
-        feed.next = high + 1
+        feed.next = high
+        feed.pass_over()
         feed.open.update(range(low, high + 1))
         feed.mappings += 1
-        self._unproven_jobs += not feed.proven
+        self._active[feed.rank] += 1
         return Question(next(self._tokens), "mapping", feed, low, high)
 
     def _start(self, feed: Feed, seq: int, entry: MappingEntry | None) -> Question:
         """Begin to fetch a publication, with the Interest that both forms of it answer."""
         job = feed.jobs[seq] = Job(feed, seq, entry)
         self.jobs += 1
-        self._unproven_jobs += not feed.proven
+        self._active[feed.rank] += 1
         return Question(next(self._tokens), "outer", feed, seq, seq, job)
 
     def _ask(self, question: Question) -> None:
@@ -397,29 +405,40 @@ class Fetching:
         if to > feed.next:
             if reason != "no_subscription":
                 self._actions.append(Skipped(publisher=feed.node, low=feed.next, high=to - 1, reason=reason))
-            feed.next = to
-            for seq in [seq for seq in feed.hints if seq < to]:
+            feed.next = to - 1
+            feed.pass_over()
+            feed.ahead = {seq for seq in feed.ahead if seq > feed.next}
+            for seq in [seq for seq in feed.hints if seq < feed.next]:
                 del feed.hints[seq]
 
     def _note_proof(self, feed: Feed, seq: int) -> None:
         """Something validated came from this node: from now on it has the share of a real one."""
-        if not feed.proven:
-            self._unproven_jobs -= len(feed.jobs) + feed.mappings
         feed.proven = max(feed.proven, seq)
         feed.failed = False
+        self.rank(feed, Rank.PROVEN)
+
+    def rank(self, feed: Feed, rank: Rank) -> None:
+        """Give a node another share of the window."""
+        if rank < feed.rank:
+            active = len(feed.jobs) + feed.mappings
+            self._active[feed.rank] -= active
+            self._active[rank] += active
+            self._queues[feed.rank].pop(feed.node, None)
+            feed.rank = rank
+            self._queue(feed)
 
     def _end_job(self, job: Job) -> None:
         feed = job.feed
         del feed.jobs[job.seq]
         self.jobs -= 1
-        self._unproven_jobs -= not feed.proven
+        self._active[feed.rank] -= 1
         self.bytes -= job.size
         feed.open.discard(job.seq)
         self._queue(feed)
 
     def _end_query(self, feed: Feed) -> None:
         feed.mappings -= 1
-        self._unproven_jobs -= not feed.proven
+        self._active[feed.rank] -= 1
         self._queue(feed)
 
     def _end_probe(self, feed: Feed, failed_at: float | None) -> None:
@@ -430,9 +449,8 @@ class Fetching:
             feed.doubted_until = failed_at + SVS_DISBELIEF_SECONDS
 
     def _queue(self, feed: Feed) -> None:
-        if feed.busy and not feed.queued:
-            feed.queued = True
-            self._queues[feed.proven > 0].append(feed)
+        if feed.busy:
+            self._queues[feed.rank].setdefault(feed.node, feed)
 
 
 def _contradiction(job: Job, question: Question, outer: Outer) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import Literal
 
 from syncline.core.limits import SVS_HINTS_PER_NODE
@@ -11,21 +12,31 @@ from syncline.formats.ndn.names import Name
 from syncline.protocols.svs.wire.mapping import MappingEntry
 
 
+class Rank(IntEnum):
+    """How far a node is trusted to be real, and so which share of the window it has."""
+
+    PROVEN = 0  # something validated came from it
+    NEW = 1  # named by few others at once, or with a mapping of its own
+    CROWD = 2  # named together with many unknown ones, as a liar would
+
+
 class Feed:
     """What is known and wanted of one node.
 
-    Numbers below `next` have been looked at; of those, the ones in `open` are not settled yet.
+    Numbers below `next`, and those in `ahead`, have been looked at; of them, the ones in `open` are not settled yet.
     """
 
     __slots__ = (
-        "doubted_until", "failed", "high", "hints", "jobs", "mappings", "next", "node", "open", "probe", "probing",
-        "proven", "queued", "ready", "started",
+        "ahead", "doubted_until", "failed", "high", "hints", "jobs", "mappings", "next", "node", "open", "probe", "probing",
+        "proven", "rank", "ready", "started",
     )  # fmt: skip
 
-    def __init__(self, node: Name, settled: int = 0) -> None:
+    def __init__(self, node: Name, rank: Rank, settled: int = 0) -> None:
         self.node = node
+        self.rank = rank
         self.next = settled + 1
         self.high = settled
+        self.ahead: set[int] = set()
         self.open: set[int] = set()
         self.jobs: dict[int, Job] = {}
         self.ready: deque[tuple[int, MappingEntry]] = deque()  # mapped and wanted, not asked for yet
@@ -37,12 +48,11 @@ class Feed:
         self.doubted_until = 0.0
         self.started = settled > 0
         self.failed = False
-        self.queued = False  # whether it stands in a queue for its turn
 
     @property
     def settled(self) -> int:
         """Up to which number nothing is left to do."""
-        return min(self.open, default=self.next) - 1
+        return min(self.next, min(self.open, default=self.next)) - 1
 
     @property
     def busy(self) -> bool:
@@ -50,10 +60,17 @@ class Feed:
 
     def hint(self, entry: MappingEntry) -> None:
         """Remember a mapping for when its number's turn comes."""
-        if entry.seq >= self.next:
+        if entry.seq >= self.next and entry.seq not in self.ahead:
             self.hints[entry.seq] = entry
             while len(self.hints) > SVS_HINTS_PER_NODE:
                 del self.hints[next(iter(self.hints))]
+
+    def pass_over(self) -> None:
+        """Go on to the next number that has not been looked at."""
+        self.next += 1
+        while self.next in self.ahead:
+            self.ahead.discard(self.next)
+            self.next += 1
 
 
 class Job:
