@@ -21,7 +21,9 @@ async def test_a_line_of_three_delivers_once_at_the_far_end_after_the_middle_acc
         await a.connect(b.addresses[0])
         await b.connect(c.addresses[0])
         async with b.gossip.subscribe("/t") as middle, c.gossip.subscribe("/t") as end:
-            await a.gossip.wait_for_neighbours("/t")
+            with anyio.fail_after(5):
+                await a.gossip.wait_for_neighbours("/t")
+                await b.gossip.wait_for_neighbours("/t")
             published = await a.gossip.publish("/t", b"hello")
             assert published.sent == (b.peer_id,)
             async for batch in middle:

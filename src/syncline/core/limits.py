@@ -88,6 +88,7 @@ BAN_SECONDS: Final = 300.0
 PUBSUB_RPC_BYTES: Final = MIB  # one RPC, as other implementations cap it
 PUBSUB_MESSAGE_BYTES: Final = MIB - 4 * KIB  # a message's data, so that its RPC fits
 PUBSUB_UNDECIDED: Final = 1_024  # deliveries of one neighbour on one topic that wait for a verdict or for forwarding
+PUBSUB_UNDECIDED_BYTES: Final = 4 * MIB  # and their bytes, on all topics
 PUBSUB_BATCH: Final = 256  # deliveries a subscription hands over at once
 PUBSUB_OUTBOX_BYTES: Final = 4 * MIB  # queued for one neighbour; beyond that publishers wait
 PUBSUB_OUTBOX_CONTROL: Final = 1_024  # control messages queued for one neighbour; more are dropped and counted

@@ -92,8 +92,8 @@ class Subscription(Protocol):
     """Deliveries of one topic, in batches.
 
     Guarantee: every message a neighbour sent on the topic is handed over exactly once, in order per neighbour. Nothing
-    is lost inside: at most `PUBSUB_UNDECIDED` deliveries per neighbour are undecided at any time, and its connection is
-    not read further until some are decided.
+    is lost inside: at most `PUBSUB_UNDECIDED` deliveries per neighbour (or `PUBSUB_UNDECIDED_BYTES`) are undecided at any
+    time, and its connection is not read further until some are decided.
     """
 
     async def receive(self) -> Sequence[Delivery]:

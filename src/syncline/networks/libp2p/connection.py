@@ -150,6 +150,8 @@ class Connection:
     async def _run_link(self) -> None:
         async with anyio.create_task_group() as link:
             self._link = link.cancel_scope
+            if self.over:  # cut before it ran
+                link.cancel_scope.cancel()
             link.start_soon(self._write)
             link.start_soon(self._keep_alive)
             await self._read()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import anyio
@@ -11,7 +11,7 @@ from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 from syncline.core.errors import UnreachableError, UsageError
 from syncline.networks.libp2p.multiaddr import Address
 
-Accept = Callable[[ByteStream, Address], Awaitable[None]]
+Accept = Callable[[ByteStream, Address], Coroutine[Any, Any, None]]
 
 
 class Transport(Protocol):

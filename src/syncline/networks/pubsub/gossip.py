@@ -199,7 +199,8 @@ class GossipRouter(Router):
         found = [
             peer
             for peer in sorted(self.neighbours(topic) - self.mesh[topic])
-            if self._backoff.get((topic, peer), 0.0) + BACKOFF_SLACK <= now and self.scores.of(peer, now) >= 0
+            if self._backoff.get((topic, peer), -BACKOFF_SLACK) + BACKOFF_SLACK <= now
+            and self.scores.of(peer, now) >= 0
         ]
         self._random.shuffle(found)
         return found

@@ -27,6 +27,7 @@ from syncline.core.limits import (
     PUBSUB_TOPIC_CHARACTERS,
     PUBSUB_TOPICS_PER_PEER,
     PUBSUB_UNDECIDED,
+    PUBSUB_UNDECIDED_BYTES,
     PUBSUB_WRITE,
 )
 from syncline.core.retry import Backoff
@@ -85,10 +86,15 @@ class Neighbour:
         self.outbox = Outbox()
         self.topics: set[str] = set()
         self.undecided: Counter[str] = Counter()
+        self.undecided_bytes = 0
         self.decided = Signal()
         self.readers = 0
         self.sending_since: float | None = None
         self.why: Cut | None = None  # why it has gone
+
+    def owes(self, topic: str) -> bool:
+        """Whether so much of what it brought is undecided that it is not listened to for now."""
+        return self.undecided[topic] >= PUBSUB_UNDECIDED or self.undecided_bytes >= PUBSUB_UNDECIDED_BYTES
 
 
 class PubSubDelivery:
@@ -114,6 +120,7 @@ class PubSubDelivery:
     def release(self) -> None:
         """Give the place in the neighbour's budget back."""
         self._neighbour.undecided[self.message.topic] -= 1
+        self._neighbour.undecided_bytes -= len(self.message.raw)
         self._neighbour.decided.set()
 
 
@@ -404,6 +411,7 @@ class Overlay:
         now = anyio.current_time()
         if not self.router.hears(neighbour.peer, now):
             self.counts["unheard"] += len(rpc.messages)
+            self._links.blame(neighbour.peer)  # whoever goes on talking is cut in the end
             return
         if rpc.subscriptions:
             self._note_subscriptions(neighbour, rpc.subscriptions, now)
@@ -411,7 +419,7 @@ class Overlay:
             topic = self._take(neighbour, raw, now)
             if count % BREATHER == 0:
                 await anyio.lowlevel.checkpoint()
-            while topic is not None and neighbour.undecided[topic] >= PUBSUB_UNDECIDED and neighbour.why is None:
+            while topic is not None and neighbour.owes(topic) and neighbour.why is None:
                 self.counts["waits_for_verdicts"] += 1
                 await neighbour.decided.wait()
         if rpc.control is not None:
@@ -491,6 +499,7 @@ class Overlay:
             signed.raw,
         )
         neighbour.undecided[signed.topic] += 1
+        neighbour.undecided_bytes += len(signed.raw)
         subscription.put(PubSubDelivery(self, neighbour, message, verdict, repeat))
         return signed.topic
 
