@@ -4,8 +4,11 @@ from typing import Final
 
 SCENARIOS: Final = (
     "decode",
+    "decode-frames",
+    "journal",
     "land",
     "query",
     "rebuild",
+    "relay",
     "sdsp",
 )
