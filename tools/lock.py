@@ -1,7 +1,4 @@
-"""Resolves pyproject.toml anew and writes requirements.lock: exact versions, no addresses.
-
-Lines marked `# native` are packages only libp2p brings; set-up leaves them out where they cannot be compiled.
-"""
+"""Resolves pyproject.toml anew and writes requirements.lock: exact versions, no addresses."""
 
 from __future__ import annotations
 
@@ -28,11 +25,7 @@ def resolve(extras: str) -> dict[str, str]:
 
 def main() -> None:
     everything = resolve("all,dev")
-    portable = resolve("nats,sds,spark,web,dev")
-    lines = [
-        f"{name}=={version}" + ("" if name in portable else "  # native")
-        for name, version in sorted(everything.items())
-    ]
+    lines = [f"{name}=={version}" for name, version in sorted(everything.items())]
     (ROOT / "requirements.lock").write_text(HEADER + "\n".join(lines) + "\n")
 
 

@@ -10,21 +10,19 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-NATIVE_MARK = "# native"  # lock lines that compile against GMP; see tools/lock.py
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 def main() -> int:
     tests = "--tests" in sys.argv[1:]
-    missing = [*system_packages(), *(peers() if tests else []), *(browser() if tests else [])]
+    missing = [*peers(), *browser()] if tests else []
     if not tests:
-        python_packages(native=can_compile_gmp())
+        python_packages()
     for what, line in missing:
         say(f"missing: {what}. Install it with: {line}")
     if missing and os.environ.get("CI") == "true":
@@ -42,30 +40,15 @@ def run(*command: str | Path, cwd: Path = ROOT, quiet: bool = False) -> bool:
     return subprocess.run([str(part) for part in command], cwd=cwd, stdout=output, stderr=output).returncode == 0
 
 
-def python_packages(*, native: bool) -> None:
+def python_packages() -> None:
     if not (VENV / "bin" / "python").exists():
         say("making .venv")
         venv.create(VENV, with_pip=True)
     lines = (ROOT / "requirements.lock").read_text().splitlines()
-    wanted = [line for line in lines if native or NATIVE_MARK not in line]
-    say(f"installing {sum(1 for line in wanted if '==' in line)} pinned packages")
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(wanted) + "\n")
-        file.flush()
-        pip: list[str | Path] = [VENV / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        if not run(*pip, "--no-deps", "-r", file.name) or not run(*pip, "--no-deps", "-e", "."):
-            sys.exit("setup: pip failed; its own message is above")
-
-
-def can_compile_gmp() -> bool:
-    """Whether a C compiler and the GMP headers are there, which a dependency of libp2p compiles against."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        return False
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "probe.c"
-        source.write_text("#include <gmp.h>\nint main(void) { return 0; }\n")
-        return run(compiler, source, "-o", Path(folder) / "probe", quiet=True)
+    say(f"installing {sum(1 for line in lines if '==' in line)} pinned packages")
+    pip: list[str | Path] = [VENV / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    if not run(*pip, "--no-deps", "-r", "requirements.lock") or not run(*pip, "--no-deps", "-e", "."):
+        sys.exit("setup: pip failed; its own message is above")
 
 
 def apt(*packages: str) -> bool:
@@ -75,13 +58,6 @@ def apt(*packages: str) -> bool:
     say(f"installing {' '.join(packages)} with apt-get")
     run("apt-get", "update", "-q", quiet=True)
     return run("apt-get", "install", "-q", "-y", "--no-install-recommends", *packages, quiet=True)
-
-
-def system_packages() -> list[tuple[str, str]]:
-    missing = []
-    if not can_compile_gmp() and not (apt("gcc", "libc6-dev", "libgmp-dev") and can_compile_gmp()):
-        missing.append(("a C compiler with the GMP headers (libp2p)", "apt-get install gcc libc6-dev libgmp-dev"))
-    return missing
 
 
 def peers() -> list[tuple[str, str]]:

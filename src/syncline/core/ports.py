@@ -159,6 +159,14 @@ class Networks(Protocol):
         node. To be called from `Service.run`."""
         ...
 
+    async def run(self, *, task_status: Any) -> None:
+        """Keep what was asked for running, until cancelled. The node calls this before it starts its protocols."""
+        ...
+
+    def statistics(self) -> Mapping[str, int | float]:
+        """Counters and gauges of the networks in use."""
+        ...
+
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """All that a protocol may use of the node it runs in."""

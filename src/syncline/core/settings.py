@@ -129,6 +129,25 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     query_rows: Annotated[int, Meta(ge=1, description="rows an interactive query may return")] = limits.QUERY_ROWS
 
 
+class Libp2pSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The node's libp2p host, which SDS and ShrEx share. It runs only if one of them does."""
+
+    listen: Annotated[list[str], Meta(description="multiaddrs to listen on; port 0 takes a free one")] = msgspec.field(
+        default_factory=lambda: ["/ip4/127.0.0.1/tcp/7071"]
+    )
+    announce: Annotated[list[str], Meta(description="multiaddrs others reach us at, if not those we listen on")] = []
+    bootstrap: Annotated[
+        list[str], Meta(description="peers to stay connected to, as multiaddrs that end in /p2p/PEERID")
+    ] = []
+    connections: Annotated[int, Meta(ge=1, description="connections in all")] = limits.CONNECTIONS
+    connections_per_address: Annotated[
+        int, Meta(ge=1, description="connections from one address (IPv6: one /64 network)")
+    ] = limits.CONNECTIONS_PER_ADDRESS
+    slow_seconds: Annotated[
+        float, Meta(gt=0, description="a peer that takes nothing from us for so long is cut as a slow reader")
+    ] = limits.SLOW_PEER_SECONDS
+
+
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Logs, which go to standard error."""
 
@@ -145,6 +164,7 @@ CORE_SECTIONS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "api": ApiSettings,
     "journal": JournalSettings,
     "segments": SegmentSettings,
+    "libp2p": Libp2pSettings,
     "lake": LakeSettings,
     "log": LogSettings,
 }
@@ -188,6 +208,10 @@ class Settings:
     @property
     def lake(self) -> LakeSettings:
         return self.section("lake", LakeSettings)
+
+    @property
+    def libp2p(self) -> Libp2pSettings:
+        return self.section("libp2p", Libp2pSettings)
 
     @property
     def log(self) -> LogSettings:

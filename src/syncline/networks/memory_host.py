@@ -108,6 +108,12 @@ class MemoryNetworks:
     async def libp2p(self) -> Libp2pHost:
         return self._host
 
+    async def run(self, *, task_status: Any) -> None:
+        task_status.started()
+
+    def statistics(self) -> Mapping[str, int | float]:
+        return self._host.statistics()
+
 
 class _Direction:
     """Bytes under way in one direction."""

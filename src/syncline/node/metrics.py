@@ -40,6 +40,7 @@ class NodeCollector(Collector):
         yield followers
         yield from _gauges("journal", node.journal.statistics().items())
         yield from _gauges("segments", node.drainer.statistics().items())
+        yield from _gauges("libp2p", node.networks.statistics().items())
         for name, service in node.services.items():
             yield from _gauges(name, service.statistics().items())
 

@@ -25,6 +25,7 @@ from syncline.core.settings import Settings
 from syncline.journal import Drainer, Journal, target_of
 from syncline.node.deliver import Deliveries
 from syncline.node.judge import Judges
+from syncline.node.networks import NodeNetworks
 from syncline.node.plugins import protocol_plugins
 from syncline.node.receive import Receiver
 
@@ -52,7 +53,7 @@ class Node:
         self.started_at = self.clock.now()
         self._plugins = dict(protocol_plugins(settings.node.protocols) if plugins is None else plugins)
         self._archive = archive
-        self._networks = networks
+        self.networks = networks or NodeNetworks(self.key, self.clock, settings.libp2p)
         settings.data.mkdir(parents=True, exist_ok=True)
         self.journal = Journal.open(
             settings.journal_file, node=self.key.peer_id, clock=self.clock, settings=settings.journal
@@ -76,7 +77,7 @@ class Node:
             records=self.journal,
             state=self.journal,
             settings=self.settings.plugin_section(protocol),
-            networks=self._networks,
+            networks=self.networks,
             archive=self._archive,
             public_url=self.settings.node.public_url,
             retention=int(self.settings.journal.retention_hours * HOUR),
@@ -107,12 +108,14 @@ class Node:
             "bytes": dict(self.receiver.bytes),
             "journal": self.journal.statistics(),
             "segments": self.drainer.statistics(),
+            "libp2p": dict(self.networks.statistics()),
             "protocols": {name: dict(service.statistics()) for name, service in self.services.items()},
         }
 
     async def start(self, tasks: TaskGroup) -> None:
         """Start sealing and the protocols; returns when every protocol says it can be used."""
         tasks.start_soon(self.drainer.run)
+        await tasks.start(self.networks.run)
         for name, service in self.services.items():
             await tasks.start(_run_service, name, service)
         self.state = "ready"

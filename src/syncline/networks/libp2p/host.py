@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 import structlog
-from anyio.abc import ByteStream, TaskGroup
+from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
 from syncline.core.clock import Clock, SystemClock
 from syncline.core.errors import DecodeError, RefusedError, SynclineError, UnreachableError, UsageError
@@ -463,23 +463,35 @@ async def running_host(
     clock: Clock | None = None,
     random: Random | None = None,
 ) -> AsyncIterator[Libp2pHost]:
-    """A host that runs for the length of the block."""
-    async with anyio.create_task_group() as tasks:
-        host = Libp2pHost(
-            key,
-            settings or HostSettings(),
-            transport or TcpTransport(),
-            clock or SystemClock(),
-            random or SystemRandom(),
-            tasks,
-        )
+    """A host that runs for the length of the block.
+
+    However the block ends, by cancellation too, what was queued gets a few seconds to leave.
+    """
+    over = anyio.Event()
+
+    async def run(*, task_status: TaskStatus[Libp2pHost]) -> None:
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                host = Libp2pHost(
+                    key,
+                    settings or HostSettings(),
+                    transport or TcpTransport(),
+                    clock or SystemClock(),
+                    random or SystemRandom(),
+                    tasks,
+                )
+                await host.start()
+                task_status.started(host)
+                await over.wait()
+                await host.stop()
+                tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as life:
+        host: Libp2pHost = await life.start(run)
         try:
-            await host.start()
             yield host
         finally:
-            with anyio.CancelScope(shield=True):
-                await host.stop()
-            tasks.cancel_scope.cancel()
+            over.set()
 
 
 def _place(address: Address) -> str:
