@@ -36,7 +36,11 @@ _PROPERTIES: Final = {"delta.checkpointInterval": "50"}
 
 
 class BatchName(msgspec.Struct, frozen=True):
-    """A batch as Spark counts it: the streaming query's id, which lives in its checkpoint, and the number."""
+    """A batch as Spark counts it: the streaming query's id, which lives in its checkpoint, and the number.
+
+    Commits carry it so that one can see where rows came from. It is never asked whether something has landed: a checkpoint
+    put back from a copy would count other segments under old numbers. The segments' own names decide.
+    """
 
     query: str
     number: int
@@ -77,10 +81,6 @@ class LakeTable:
     def refresh(self) -> None:
         """See what others have committed."""
         self._delta.update_incremental()
-
-    def has_batch(self, batch: BatchName) -> bool:
-        done = self._delta.transaction_version(batch.app)
-        return done is not None and done >= batch.number
 
     def newest_lsn(self, segment: Segment) -> int:
         """The newest lsn of the segment's chain that the table holds; 0 if none."""

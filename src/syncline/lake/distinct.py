@@ -35,7 +35,8 @@ def unknown(rows: pa.Table, known: pa.Table, rule: KeyedRule) -> pa.Table:
         return rows
     if rule.same is None:
         keys = list(rule.table.identity)
-        return rows.join(known, keys=keys, join_type="left anti", use_threads=False).select(rows.schema.names)
+        new = rows.join(known, keys=keys, join_type="left anti", use_threads=False)
+        return new.select(rows.schema.names).cast(rows.schema)  # a join forgets which columns are never null
     contents: defaultdict[Any, list[Any]] = defaultdict(list)
     for identity, content in zip(_identities(known, rule), known[rule.content].to_pylist(), strict=True):
         contents[identity].append(content)

@@ -44,14 +44,6 @@ class Optimized(msgspec.Struct, frozen=True):
     files_after: int
 
 
-class Vacuumed(msgspec.Struct, frozen=True):
-    """What was removed, or would be: files per table, and segments."""
-
-    files: dict[str, int]
-    segments: int = 0
-    partitions: dict[str, int] = {}
-
-
 def table_facts(lake: Lake, tables: Iterable[Table]) -> list[TableFacts]:
     """The tables that are there, in numbers from their logs alone."""
     return [_facts(table.name, delta) for table in tables if (delta := open_delta(lake.table(table.name))) is not None]

@@ -5,8 +5,7 @@ stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 import pyarrow as pa
@@ -125,5 +124,3 @@ REJECTED: Final = Table(
 )
 
 BASE_TABLES: Final = (RECORDS, REJECTED)
-
-History = Callable[[list[Any]], pa.Table]
