@@ -13,10 +13,11 @@ from syncline.lake.pipeline import Pipeline
 from syncline.lake.roots import Lake
 from syncline.testing.segments import FakeJournal
 from syncline.testing.traffic import Traffic, seal
-from tests.lake.conftest import command
+from tests.lake.conftest import command, spark
 from tests.lake.truth import assert_tables_equal
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(300)]
+__all__ = ["spark"]  # a fixture
 
 # Each in the second batch, so that there is something to lose and something to repeat; four tables are committed a batch.
 PLACES = [
@@ -36,7 +37,11 @@ def test_every_crash_point_is_tried() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_killed_driver_leaves_nothing_that_the_next_run_does_not_mend(spark: Any, tmp_path: Path, place: str) -> None:
+def test_a_killed_driver_leaves_nothing_that_the_next_run_does_not_mend(
+    spark: Any,  # noqa: F811
+    tmp_path: Path,
+    place: str,
+) -> None:
     lake, traffic = Lake.below(tmp_path / "data"), Traffic(PLACES.index(place))
     sent = traffic.publish(300)
     for name in ("a", "b"):
