@@ -70,7 +70,8 @@ def fetch(connection: apsw.Connection, query: RecordQuery, found: Iterable[Part]
     """The rows that answer a query, whole: every part has committed data only."""
     if query.limit < 0:
         raise UsageError("a limit cannot be negative")
-    left, rows = min(query.limit, limits.JOURNAL_READ_MAX), list[Row]()
+    rows: list[Row] = []
+    left = min(query.limit, limits.JOURNAL_READ_MAX)
     for part in found:
         if left > len(rows):
             rows += connection.execute(*part.text(query, left - len(rows))).fetchall()

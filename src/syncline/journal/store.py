@@ -36,7 +36,7 @@ from syncline.journal.queries import fetch, parts
 from syncline.journal.refusals import Refusals
 from syncline.journal.retention import Retention, Swept
 from syncline.journal.rows import Row, batch_of, record_from, record_of, row_of
-from syncline.journal.submissions import Gate, Job, Submission, open_gates
+from syncline.journal.submissions import Gate, Item, Job, Submission, open_gates
 from syncline.journal.terms import Lexicon
 from syncline.journal.writer import Writer
 
@@ -275,8 +275,14 @@ class Journal:
             )
         for change in state:
             states.check_change(change)
-        rows = list(map(row_of, arrivals))
-        return Submission(arrivals, rows, list(map(self._index.lexicon.of, rows)), state)
+        items: list[Item] = []
+        size, terms_of = 0, self._index.lexicon.of
+        for arrival in arrivals:
+            row = row_of(arrival)
+            items.append((arrival, row, terms_of(row)))
+            if arrival.raw is not None:
+                size += len(arrival.raw)
+        return Submission(items, size, state)
 
     def _trimmed(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
         """Raw bytes only where they belong: none with ignored messages, large ones in the blob store. May block."""

@@ -20,6 +20,7 @@ from syncline.core.ports import StateChange
 from syncline.core.record import Arrival
 from syncline.journal.rows import Row
 
+Item = tuple[Arrival, Row, tuple[bytes, ...]]  # an arrival, its columns, the terms under which it is found
 Kept = tuple[Arrival, int | None]  # the final arrival and the lsn it was kept under, if it was
 
 
@@ -40,23 +41,12 @@ class Gate:
 class Submission:
     """One append: all of it is kept, or none."""
 
-    __slots__ = ("arrivals", "error", "gate", "kept", "rows", "size", "state", "terms")
+    __slots__ = ("error", "gate", "items", "kept", "size", "state")
 
-    def __init__(
-        self,
-        arrivals: Sequence[Arrival],
-        rows: Sequence[Row],
-        terms: Sequence[tuple[bytes, ...]],
-        state: Sequence[StateChange],
-    ) -> None:
-        self.arrivals = arrivals
-        self.rows = rows
-        self.terms = terms  # under which each is found; first its name
+    def __init__(self, items: Sequence[Item], size: int, state: Sequence[StateChange]) -> None:
+        self.items = items
+        self.size = size  # of the raw bytes
         self.state = state
-        self.size = 0
-        for arrival in arrivals:
-            if arrival.raw is not None:
-                self.size += len(arrival.raw)
         self.gate: Gate
         self.kept: list[Kept] = []
         self.error: BaseException | None = None
@@ -132,7 +122,7 @@ class SubmissionQueue:
             records = size = 0
             while self._pending:
                 first = self._pending[0]
-                records += len(first.rows) + len(first.state)
+                records += len(first.items) + len(first.state)
                 size += first.size
                 if group and (records > limits.JOURNAL_COMMIT_RECORDS or size > limits.JOURNAL_COMMIT_BYTES):
                     break

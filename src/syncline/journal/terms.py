@@ -6,6 +6,7 @@ they are looked up, is decided in index.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
@@ -18,10 +19,9 @@ from syncline.journal.rows import COLUMNS, Row, seq_bytes
 NAME_BYTES: Final = 16  # only the names of accepted records have this length; other terms are longer
 Span = tuple[bytes, bytes]  # from this term to that one, both included
 
-_REFUSED, _TOPIC, _KEY, _PUBLISHER = b"r", b"t", b"k", b"p"
 _AT: Final = {name: COLUMNS.index(name) for name in COLUMNS}
 _PROTOCOL, _ID, _VERDICT = _AT["protocol"], _AT["id"], _AT["verdict"]
-_TOPIC_AT, _KEY_AT, _PUBLISHER_AT, _SEQ_AT = _AT["topic"], _AT["key"], _AT["publisher"], _AT["seq"]
+_TOPIC, _KEY, _PUBLISHER, _SEQ = _AT["topic"], _AT["key"], _AT["publisher"], _AT["seq"]
 
 
 class Lexicon:
@@ -29,31 +29,32 @@ class Lexicon:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-
-        @lru_cache(maxsize=limits.JOURNAL_TERMS_CACHED)
-        def text(tag: bytes, value: str) -> bytes:
-            return self._hash(tag, value.encode()) + tag
-
-        self._text = text
+        self._topic = self._texts(b"t")
+        self._key = self._texts(b"k")
+        self._publisher = self._texts(b"p")
+        self._prefixes: dict[str, bytes] = {}  # of names, by protocol
 
     def name(self, protocol: str, id_: bytes) -> bytes:
         """The term that only one live accepted record may have."""
-        return self._hash(b"n", b"%b\0%b" % (protocol.encode(), id_))
+        prefix = self._prefixes.get(protocol)
+        if prefix is None:
+            prefix = self._prefixes[protocol] = b"%bn%b\0" % (self._secret, protocol.encode())
+        return sha256(prefix + id_).digest()[:NAME_BYTES]
 
     def refused(self, protocol: str, id_: bytes) -> bytes:
         """The term of rejected and ignored records, of which there may be many."""
-        return self._hash(_REFUSED, b"%b\0%b" % (protocol.encode(), id_)) + _REFUSED
+        return self.name(protocol, id_) + b"r"
 
     def of(self, row: Row) -> tuple[bytes, ...]:
         """All terms of a row without its lsn; the first is its name, if it is accepted."""
-        accepted = row[_VERDICT] == "accept"
-        terms = [(self.name if accepted else self.refused)(row[_PROTOCOL], row[_ID])]
-        if row[_TOPIC_AT]:
-            terms.append(self._text(_TOPIC, row[_TOPIC_AT]))
-        if row[_KEY_AT]:
-            terms.append(self._text(_KEY, row[_KEY_AT]))
-        if row[_PUBLISHER_AT]:
-            terms.append(self._text(_PUBLISHER, row[_PUBLISHER_AT]) + (row[_SEQ_AT] or b""))
+        make = self.name if row[_VERDICT] == "accept" else self.refused
+        terms = [make(row[_PROTOCOL], row[_ID])]
+        if topic := row[_TOPIC]:
+            terms.append(self._topic(topic))
+        if key := row[_KEY]:
+            terms.append(self._key(key))
+        if publisher := row[_PUBLISHER]:
+            terms.append(self._publisher(publisher) + (row[_SEQ] or b""))
         return tuple(terms)
 
     def spans(self, query: RecordQuery, protocols: list[str]) -> list[Span] | None:
@@ -67,16 +68,23 @@ class Lexicon:
             return [(name, name) for name in names]
         ranged = query.seq_from is not None or query.seq_to is not None
         if query.key and not (query.publisher and ranged):
-            term = self._text(_KEY, query.key)
+            term = self._key(query.key)
         elif query.publisher:
-            stem = self._text(_PUBLISHER, query.publisher)
+            stem = self._publisher(query.publisher)
             first = stem + seq_bytes(query.seq_from or 0) if ranged else stem
             return [(first, stem + seq_bytes(SEQ_MAX if query.seq_to is None else query.seq_to))]
         elif query.topic:
-            term = self._text(_TOPIC, query.topic)
+            term = self._topic(query.topic)
         else:
             return None
         return [(term, term)]
 
-    def _hash(self, tag: bytes, data: bytes) -> bytes:
-        return sha256(b"%b%b%b" % (self._secret, tag, data)).digest()[:NAME_BYTES]
+    def _texts(self, tag: bytes) -> Callable[[str], bytes]:
+        """Makes terms of one kind of text. The same texts come again and again, so they are kept at hand."""
+        prefix = self._secret + tag
+
+        @lru_cache(maxsize=limits.JOURNAL_TERMS_CACHED)
+        def term(text: str) -> bytes:
+            return sha256(prefix + text.encode()).digest()[:NAME_BYTES] + tag
+
+        return term

@@ -21,7 +21,7 @@ from syncline.core.verdict import Outcome, Reason, ignore
 from syncline.journal import state
 from syncline.journal.database import About, failures, insert
 from syncline.journal.disk import Intake, Watermark
-from syncline.journal.index import Entry, Index, Slice, expiry, taken
+from syncline.journal.index import FOREVER, Entry, Index, Slice, expiry, taken
 from syncline.journal.mark import Mark
 from syncline.journal.refusals import Refusals
 from syncline.journal.rows import STORED, WIDTH, Row, row_of
@@ -157,13 +157,14 @@ class Writer:
         for submission in submissions:
             if submission.state:
                 return None
-            for arrival, row, terms in zip(submission.arrivals, submission.rows, submission.terms, strict=True):
+            for arrival, row, terms in submission.items:
                 if arrival.verdict is not accept or arrival.protocol not in self._protocols:
                     return None
                 lsn += 1
-                names.add(terms[0])
-                rows.append((lsn, *row, terms[0]))
-                entries.append((lsn, expiry(arrival.expires_at), terms))
+                name, expires_at = terms[0], arrival.expires_at
+                names.add(name)
+                rows.append((lsn, *row, name))
+                entries.append((lsn, FOREVER if expires_at is None else expires_at, terms))
         distinct = len(names) == len(rows)
         if not distinct or not 0 < len(names) <= limits.JOURNAL_INSERT_ROWS or self._index.due():
             return None
@@ -174,7 +175,7 @@ class Writer:
         except apsw.ConstraintError:  # an older record bears one of the names
             return None
         for submission in submissions:
-            for arrival in submission.arrivals:
+            for arrival, _, _ in submission.items:
                 group.newest += 1
                 submission.kept.append((arrival, group.newest))
         return group
@@ -183,12 +184,7 @@ class Writer:
         """Commit any group. Until that is done, nothing changes but `submissions`."""
         connection, group = self._connection, Group(self.newest, self._quiet)
         connection.execute("BEGIN IMMEDIATE")
-        names = [
-            terms[0]
-            for submission in submissions
-            for arrival, terms in zip(submission.arrivals, submission.terms, strict=True)
-            if arrival.accepted
-        ]
+        names = [terms[0] for each in submissions for arrival, _, terms in each.items if arrival.accepted]
         live = self._index.live(connection, names, now)
         for submission in submissions:
             if submission.state:
@@ -216,7 +212,7 @@ class Writer:
     def _number(self, submission: Submission, group: Group, live: set[bytes], now: int) -> None:
         """Give each arrival its lsn; a repeat of a live id becomes an ignored one, and refused ones have their cap."""
         room = self._watermark.look() is Intake.ALL
-        for arrival, row, terms in zip(submission.arrivals, submission.rows, submission.terms, strict=True):
+        for arrival, row, terms in submission.items:
             final, stored, found_by = arrival, row, terms
             if arrival.accepted and terms[0] in live:
                 final = arrival.judged(DUPLICATE)
