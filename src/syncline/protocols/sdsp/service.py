@@ -7,12 +7,11 @@ look like is in `wire` and `rules`, when to send deltas in `session`, the routes
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import anyio
@@ -25,7 +24,6 @@ from syncline.core.errors import (
     ConflictError,
     DecodeError,
     FrozenError,
-    NotFoundError,
     RefusedError,
     UsageError,
 )
@@ -37,12 +35,13 @@ from syncline.protocols.sdsp.deltas import Deltas
 from syncline.protocols.sdsp.keeper import Keeper
 from syncline.protocols.sdsp.plugins import open_storage
 from syncline.protocols.sdsp.rebuild import State, same_content
+from syncline.protocols.sdsp.requests import Request, request_of, step_of
 from syncline.protocols.sdsp.rules import PROTOCOL, judge, judge_context
 from syncline.protocols.sdsp.session import Draft, Head, Policy, PublisherSession, new_uid
 from syncline.protocols.sdsp.session.publisher import checksum_interval
 from syncline.protocols.sdsp.shelf import Shelf
 from syncline.protocols.sdsp.tips import Tip, Tips, changes, first_tip
-from syncline.protocols.sdsp.wire import Frame, ObjectKind, add_history_uri, decode
+from syncline.protocols.sdsp.wire import Frame, add_history_uri, decode
 
 CLIENT: Final = "api"  # the peer of frames that clients hand over ready-made
 
@@ -70,21 +69,6 @@ class SdspSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     objects: Annotated[int, Meta(ge=1, description="objects whose newest state is kept in memory")] = (
         limits.SDSP_OBJECTS
     )
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of `POST /api/v1/publish/sdsp`. `put` creates the object, or updates it if it is there."""
-
-    do: Literal["put", "create", "update", "delta", "replace", "freeze"] = "put"
-    uid: str = ""
-    topic: str = ""
-    data: Any = UNSET  # of kind binary: base64
-    kind: ObjectKind | None = None
-    delta: Any = UNSET
-    alg: str = ""
-    meta: Any = UNSET
-    frame: Any = UNSET  # instead of all these, a frame made by the caller; as text, its exact bytes are kept
-    expect_serial: int | None = None  # publish only if this is the newest serial (-1: if there is none)
 
 
 class SdspService:
@@ -142,10 +126,7 @@ class SdspService:
 
     async def publish(self, request: Mapping[str, Any], state: Sequence[StateChange] = ()) -> Mapping[str, Any]:
         """Publish what a request asks for; see `Request` for its fields."""
-        try:
-            wanted = msgspec.convert(request, Request)
-        except msgspec.ValidationError as error:
-            raise UsageError(str(error), hint="see docs/sdsp.md") from None
+        wanted = request_of(request)
         if wanted.frame is not UNSET:
             raw = wanted.frame.encode() if isinstance(wanted.frame, str) else msgspec.json.encode(wanted.frame)
             return await self._take(raw, wanted, state)
@@ -159,7 +140,7 @@ class SdspService:
         self._check_expected(uid, tip, wanted.expect_serial)
         session = await self._session(uid, tip)
         heavy = self._weights.get(uid, limits.SDSP_HEAVY_BYTES) >= limits.SDSP_HEAVY_BYTES
-        make = _step(session, wanted)
+        make = step_of(session, wanted)
         draft = await anyio.to_thread.run_sync(make) if heavy else make()
         if draft is None:
             assert tip is not None
@@ -296,37 +277,6 @@ class SdspService:
                 f"an object of {len(draft.store)} bytes needs object storage", hint="set sdsp.storage", about=uid
             )
         return (await self.shelf.storage.store(draft.store)).uri
-
-
-def _step(session: PublisherSession, wanted: Request) -> Callable[[], Draft | None]:
-    """What a request asks of the publisher session."""
-    if wanted.do == "freeze":
-        return lambda: session.freeze(meta=wanted.meta)
-    if wanted.do == "delta":
-        if wanted.delta is UNSET or not wanted.alg:
-            raise UsageError("a delta takes `delta` and `alg`")
-        delta = _bytes(wanted.delta) if wanted.kind is ObjectKind.BINARY else wanted.delta
-        return lambda: session.apply_delta(delta, wanted.alg, meta=wanted.meta)
-    if wanted.data is UNSET:
-        raise UsageError(f"{wanted.do} takes `data`")
-    there = session.state
-    if wanted.do == "update" and there is None:
-        raise NotFoundError("there is no such object to update", hint="create it", about=session.uid)
-    if wanted.do == "create" and there is not None:
-        raise ConflictError("this object has been published before", hint="use update", about=session.uid)
-    value = _bytes(wanted.data) if wanted.kind is ObjectKind.BINARY else wanted.data
-    if there is None:
-        return lambda: session.create(value, wanted.kind, meta=wanted.meta)
-    if wanted.do == "replace" or (wanted.kind is not None and wanted.kind is not there.kind):
-        return lambda: session.replace(value, wanted.kind, meta=wanted.meta)
-    return lambda: session.update(value, meta=wanted.meta)
-
-
-def _bytes(text: Any) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (TypeError, ValueError, binascii.Error):
-        raise UsageError("data and deltas of binary objects are base64") from None
 
 
 class SdspPlugin:

@@ -50,8 +50,8 @@ def common_prefix(one: bytes, one_at: int, other: bytes, other_at: int) -> int:
         elif step == 1:
             break
         else:
+            most = found + step - 1  # the difference is among these
             step = max(step // 4, 1)
-            most = min(most, found + step * 4)
     return found
 
 
