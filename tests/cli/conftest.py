@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from syncline.node.plugins import protocol_sections
+
 PROGRAM = [sys.executable, "-m", "syncline.cli.main"]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -40,11 +42,17 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
+def free_ports() -> list[str]:
+    """Flags that let every installed protocol listen where there is room."""
+    listening = [name for name, kind in protocol_sections().items() if "port" in kind.__struct_fields__]
+    return [part for name in listening for part in ("--set", f"{name}.port=0")]
+
+
 @contextmanager
 def up(folder: Path, *arguments: str) -> Iterator[dict[str, Any]]:
     """A running node in `folder` (where `syncline init` has been); yields what it said when it was ready."""
     process = subprocess.Popen(
-        [*PROGRAM, "--set", "api.port=0", *arguments, "up", "--json"],
+        [*PROGRAM, "--set", "api.port=0", *free_ports(), *arguments, "up", "--json"],
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,

@@ -10,9 +10,11 @@ import typer
 
 from syncline.cli import output
 from syncline.cli.common import JsonFlag, NodeUrl, invocation
+from syncline.cli.pub_relay import relay
 from syncline.core.errors import UsageError
 
 app = typer.Typer(help="Publish through a running node.", no_args_is_help=True)
+app.command()(relay)
 KINDS = ("json", "text", "binary")
 
 

@@ -39,6 +39,7 @@ from syncline.protocols.relay.rules.messages import is_topic
 from syncline.protocols.relay.session.caller import Caller, Parcel, RelayMessage
 from syncline.protocols.relay.wire import tokens
 
+__all__ = ["RelayClient", "RelayMessage"]
 UNAUTHORISED: Final = 3000
 TOKEN_SECONDS: Final = 86_400
 
