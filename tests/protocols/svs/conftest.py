@@ -23,6 +23,7 @@ class Desk:
     """A session, and its actions since they were last looked at."""
 
     def __init__(self, *, trust: Trust | None = None, own: str | None = "/me", last: int = 0, **options: Any) -> None:
+        options.setdefault("hellos", 1)
         options.setdefault("backoff", Backoff(first=1.0, factor=2.0, longest=8.0, jitter=0.0))
         self.now = 100.0
         self.trust = trust or Trust()

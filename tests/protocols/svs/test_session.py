@@ -78,13 +78,23 @@ def test_a_member_that_forgot_its_numbers_takes_them_from_the_group() -> None:
 
 
 def test_without_subscriptions_nothing_is_fetched() -> None:
+    desk = Desk(backlog=2)
+    desk.hear(alice=3)
+    desk.hear(alice=7)
+    assert (desk.names(), desk.session.vector[ALICE]) == ([], 7)
+    desk.session.subscribe(names.parse("/chat"))
+    desk.tick()
+    assert desk.names() == ["/alice/group/MAPPING/%06/%07"]  # the backlog waits for the first subscription
+
+
+def test_a_node_nobody_subscribed_to_is_not_fetched_from() -> None:
     desk = Desk()
+    desk.session.subscribe_to_producer(names.parse("/bob"))
     desk.hear(alice=3)
     assert desk.names() == []
-    assert desk.session.vector[ALICE] == 3
     desk.session.subscribe(names.parse("/chat"))
     desk.hear(alice=4)
-    assert desk.names() == ["/alice/group/MAPPING/%04/%04"]  # only what is new from then on
+    assert desk.names() == ["/alice/group/MAPPING/%04/%04"]  # from then on
 
 
 def test_a_topic_subscription_fetches_the_mapping_and_then_what_matches() -> None:

@@ -14,7 +14,7 @@ from syncline.protocols.svs.session.events import Options
 from syncline.protocols.svs.session.sync import Sync, Update
 
 A, B, C = (names.parse(f"/{letter}") for letter in "abc")
-OPTIONS = Options()
+OPTIONS = Options(hellos=1)
 
 
 def started(seed: int = 1, **vector: int) -> Sync:
@@ -36,6 +36,19 @@ def test_a_member_says_hello_when_it_starts() -> None:
     assert sync.deadline == 7.0
     assert sync.tick(7.0)
     assert not sync.tick(7.1)
+
+
+def test_a_hello_is_repeated_until_somebody_says_something() -> None:
+    sync = Sync(Options(), Random(1), 0.0)
+    assert [sync.tick(0.0), sync.deadline, sync.tick(0.5), sync.deadline] == [True, 0.5, True, 1.0]
+    assert sync.tick(1.0)
+    assert sync.deadline > 20
+    sync = Sync(Options(), Random(1), 0.0)
+    assert sync.tick(0.0)
+    hear(sync, 0.1)
+    assert sync.deadline == 0.5  # an empty vector says nothing
+    hear(sync, 0.2, a=1)
+    assert sync.deadline > 20
 
 
 def test_new_numbers_are_merged_and_told() -> None:

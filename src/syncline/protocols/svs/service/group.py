@@ -287,9 +287,12 @@ class Group:
         for node, seq in settled.items():
             self._session.resume(node, seq)
 
+    async def enter(self) -> None:
+        """Have the group's sync Interests sent here."""
+        await self._attachment.register(self.name)
+
     async def run(self) -> None:
         """Take part until cancelled."""
-        await self._attachment.register(self.name)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._deliver)
@@ -424,6 +427,7 @@ class Group:
 
     def _subscribed(self, number: int, callback: Callback) -> Subscription:
         self._callbacks[number] = callback
+        self._bell.ring()  # numbers heard of before may be wanted now
         return Subscription(self, number)
 
     def _unsubscribe(self, number: int) -> None:
@@ -474,6 +478,7 @@ async def join(
     )
     for prefix in [] if node is None else [node] if isinstance(node, str | bytes) else node:
         await member.add_node(prefix)
+    await member.enter()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(member.run)
         try:

@@ -23,6 +23,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     jitter: float = 0.1  # share by which that varies
     suppression: float = 0.2  # longest wait before telling somebody who is behind
     decay: float = 10.0  # how strongly short waits are avoided
+    hellos: int = 3  # sync Interests sent when joining, while nobody has told us anything
+    hello: float = 0.5  # between them
     window: int = SVS_WINDOW
     mapping_batch: int = SVS_MAPPING_BATCH
     lifetime: float = 2.0  # of an Interest for data or mappings

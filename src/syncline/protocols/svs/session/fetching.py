@@ -83,13 +83,16 @@ class Fetching:
     def update(self, feed: Feed, low: int, high: int, *, old: bool) -> None:
         """A node has reached `high`. `old`: it had before we joined."""
         feed.high = max(feed.high, high)
-        if not feed.started:
+        first = not feed.started
+        if first:
             feed.started = True
             feed.next = low
             if old:
                 self._skip(feed, high + 1, "from_now")
-            elif self._options.backlog is not None and high - low >= self._options.backlog:
-                self._skip(feed, high - self._options.backlog + 1, "backlog")
+        # What was there before anybody subscribed is cut to the backlog too, however long that took.
+        backlog = self._options.backlog
+        if backlog is not None and (first or not len(self._subscriptions)):
+            self._skip(feed, high - backlog + 1, "backlog")
         self._queue(feed)
 
     def prove(self, feed: Feed, claim: int) -> None:
@@ -173,6 +176,8 @@ class Fetching:
         return None
 
     def _next_new(self, now: float) -> Question | None:
+        if not len(self._subscriptions):
+            return None  # nothing is looked at before somebody wants something
         if self.undelivered >= SVS_UNDELIVERED or self.jobs >= SVS_JOBS or self.bytes >= SVS_REASSEMBLY_BYTES:
             return None
         for rank, queue in self._queues.items():

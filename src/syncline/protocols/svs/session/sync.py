@@ -1,6 +1,7 @@
 """State Vector Sync, version 2: a node's vector, and when to send it.
 
-Steady: a sync Interest every 30 s or so. Hearing from somebody who is behind, a node waits a short random time
+Steady: a sync Interest every 30 s or so; a few at shorter intervals when joining, because a hello may be lost, or come
+so soon after news that nobody answers it. Hearing from somebody who is behind, a node waits a short random time
 (suppression) and speaks only if nobody else has told them in the meantime. Which claims to believe is decided before.
 """
 
@@ -33,6 +34,7 @@ class Sync:
         self.vector: dict[Name, int] = {}
         self._updated: dict[Name, float] = {}
         self._heard: dict[Name, int] | None = None  # in suppression: what others have been told meanwhile
+        self._hellos = options.hellos
         self.deadline = now  # say hello at once, so that others tell us where they are
 
     @property
@@ -57,6 +59,8 @@ class Sync:
     def receive(self, vector: Mapping[Name, int], believed: Mapping[Name, int], now: float) -> list[Update]:
         """Take in a validated vector, of which `believed` may change ours; what is new to us."""
         own = self.vector
+        if vector:
+            self._hellos = 0
         behind = [node for node, seq in own.items() if vector.get(node, 0) < seq]
         updates = []
         for node, seq in believed.items():
@@ -73,7 +77,7 @@ class Sync:
         if any(self._updated[node] <= settled for node in behind):
             self._heard = dict(vector)
             self.deadline = now + self._suppression_delay()
-        elif self.deadline > now:
+        elif self.deadline > now and not self._hellos:
             self.deadline = now + self._periodic_delay()
         return updates
 
@@ -82,7 +86,8 @@ class Sync:
         if now < self.deadline:
             return False
         heard, self._heard = self._heard, None
-        self.deadline = now + self._periodic_delay()
+        self._hellos -= self._hellos > 0
+        self.deadline = now + (self._options.hello if self._hellos else self._periodic_delay())
         if heard is None:
             return True
         return any(heard.get(node, 0) < seq for node, seq in self.vector.items())
