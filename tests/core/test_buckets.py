@@ -48,3 +48,10 @@ def test_only_so_many_keys_are_remembered_and_the_idle_ones_go_first() -> None:
     assert len(buckets) == 3
     assert buckets.take("a", 0.0) > 0
     assert buckets.take("b", 0.0) == 0  # forgotten, so full again
+
+
+def test_one_can_ask_how_many_tokens_there_are_without_taking_any() -> None:
+    buckets = TokenBuckets(1, 2, keys=3)
+    assert [buckets.available("a", 0.0), buckets.available("a", 0.0)] == [2, 2]
+    buckets.take("a", 0.0)
+    assert (buckets.available("a", 0.0), buckets.available("a", 0.5)) == (1.0, 1.5)

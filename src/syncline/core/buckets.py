@@ -22,13 +22,17 @@ class TokenBucket:
 
         More than the bucket can ever hold is infinitely far away.
         """
-        if now > self._then:
-            self._tokens = min(self._burst, self._tokens + (now - self._then) * self._rate)
-            self._then = now
-        if tokens <= self._tokens:
+        if tokens <= self.available(now):
             self._tokens -= tokens
             return 0.0
         return (tokens - self._tokens) / self._rate if tokens <= self._burst and self._rate > 0 else math.inf
+
+    def available(self, now: float) -> float:
+        """How many tokens there are, without taking any."""
+        if now > self._then:
+            self._tokens = min(self._burst, self._tokens + (now - self._then) * self._rate)
+            self._then = now
+        return self._tokens
 
 
 class TokenBuckets:
@@ -55,3 +59,8 @@ class TokenBuckets:
         if len(self._buckets) > self._keys:
             self._buckets.popitem(last=False)
         return bucket.take(now, tokens)
+
+    def available(self, key: str, now: float) -> float:
+        """How many tokens this key has, without taking any."""
+        bucket = self._buckets.get(key)
+        return self._burst if bucket is None else bucket.available(now)

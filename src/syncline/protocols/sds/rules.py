@@ -22,6 +22,7 @@ from syncline.formats.records import iso_time
 from syncline.protocols.sds.catalogue import NAMES, Standard, plain_name, standard
 from syncline.protocols.sds.wire import Held, Publish, decode, encode, record_id, signed_bytes
 
+PROTOCOL: Final = "sds"
 FUTURE_MAX: Final = 300 * SECOND  # how far clocks may differ
 TOPIC_PREFIX: Final = "/spacedatanetwork"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

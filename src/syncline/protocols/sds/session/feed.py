@@ -16,7 +16,7 @@ from syncline.core.record import Record
 from syncline.core.verdict import Reason
 from syncline.protocols.sds.catalogue import plain_name, standard
 from syncline.protocols.sds.filters import Condition, compiled
-from syncline.protocols.sds.rules import published, topic_of
+from syncline.protocols.sds.rules import PROTOCOL, published, topic_of
 from syncline.protocols.sds.session.scan import rows_of
 from syncline.protocols.sds.wire import Subscribe, encode
 
@@ -51,7 +51,7 @@ class Feed:
         topic = next(iter(self._conditions)) if len(self._conditions) == 1 else None
         if self._history_left:
             return RecordQuery(
-                protocol="sds",
+                protocol=PROTOCOL,
                 topic=topic,
                 verdict="accept",
                 before=self._before,
@@ -59,7 +59,7 @@ class Feed:
                 limit=limits.SDS_SCAN_PAGE,
             )
         return RecordQuery(
-            protocol="sds", topic=topic, verdict="accept", after=self._cursor, limit=limits.SDS_SCAN_PAGE
+            protocol=PROTOCOL, topic=topic, verdict="accept", after=self._cursor, limit=limits.SDS_SCAN_PAGE
         )
 
     def feed(self, records: Sequence[Record], now: float) -> list[bytes]:

@@ -15,7 +15,7 @@ from syncline.core.record import Record
 from syncline.core.verdict import Reason
 from syncline.protocols.sds.catalogue import plain_name, standard
 from syncline.protocols.sds.filters import column_of, compiled, field_at, sort_key
-from syncline.protocols.sds.rules import KEY_FIELDS, key_text, topic_of
+from syncline.protocols.sds.rules import KEY_FIELDS, PROTOCOL, key_text, topic_of
 from syncline.protocols.sds.session.actions import refusal
 from syncline.protocols.sds.session.scan import held_of, rows_of, size_of
 from syncline.protocols.sds.wire import ErrorCode, Held, Query, QueryResponse, encode
@@ -67,14 +67,14 @@ class QueryScan:
             return None
         if self._page is None:
             return RecordQuery(
-                protocol="sds",
+                protocol=PROTOCOL,
                 topic=self._topic,
                 key=self._index,
                 verdict="accept",
                 after=self._cursor,
                 limit=limits.SDS_SCAN_PAGE,
             )
-        return RecordQuery(protocol="sds", id=self._page[-1], verdict="accept", limit=1)
+        return RecordQuery(protocol=PROTOCOL, id=self._page[-1], verdict="accept", limit=1)
 
     def feed(self, records: Sequence[Record], now: float) -> list[bytes]:
         if now > self._deadline:

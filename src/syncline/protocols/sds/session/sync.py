@@ -12,7 +12,7 @@ from syncline.core.ports import RecordQuery
 from syncline.core.record import Record
 from syncline.protocols.sds.bloom import Bloom
 from syncline.protocols.sds.catalogue import plain_name
-from syncline.protocols.sds.rules import parse_time, topic_of
+from syncline.protocols.sds.rules import PROTOCOL, parse_time, topic_of
 from syncline.protocols.sds.session.scan import held_of, size_of
 from syncline.protocols.sds.wire import Held, Sync, SyncResponse, encode
 
@@ -39,7 +39,7 @@ class SyncScan:
         if self._done:
             return None
         return RecordQuery(
-            protocol="sds",
+            protocol=PROTOCOL,
             topic=next(iter(self._topics)) if len(self._topics) == 1 else None,
             verdict="accept",
             received_from=self._since,
