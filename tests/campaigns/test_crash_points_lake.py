@@ -38,7 +38,7 @@ def test_every_crash_point_is_tried() -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_killed_driver_leaves_nothing_that_the_next_run_does_not_mend(
-    spark: Any,  # noqa: F811
+    spark: Any,
     tmp_path: Path,
     place: str,
 ) -> None:
