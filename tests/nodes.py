@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 
 from syncline.core.keys import NodeKey
 from syncline.core.ports import ProtocolPlugin

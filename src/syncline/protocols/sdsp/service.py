@@ -173,7 +173,8 @@ class SdspService:
         async with self.shelf.alone(frame.uid):
             tip, stored = self.shelf.tips.get(frame.uid)
             topic = wanted.topic or (tip.topic if tip else frame.uid)
-            same = await anyio.to_thread.run_sync(self.shelf.tips.same, frame) if tip else None
+            older = tip is not None and frame.serial <= tip.serial
+            same = await anyio.to_thread.run_sync(self.shelf.tips.same, frame) if older else None
             if same is not None and same_content(same, frame):
                 self._counts["repeated"] += 1
                 return {"uid": frame.uid, "serial": frame.serial, "topic": topic, "published": False}
