@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "plugins": "Run a node",
     "tail": "Follow and publish",
     "pub": "Follow and publish",
+    "get": "Follow and publish",
     "sdsp": "Follow and publish",
     "journal": "Look after data",
     "lake": "Look after data",

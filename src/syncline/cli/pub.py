@@ -52,6 +52,55 @@ def sdsp(
         print(f"{answer['uid']}  {answer['serial']}{unchanged}")
 
 
+@app.command()
+def sds(
+    context: typer.Context,
+    schema: Annotated[str, typer.Argument(help="OMM, CDM or another of the 29 standards")],
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help="Messages as JSON; of OMM also CSV or two-line elements; - is input")
+    ] = "-",
+    ttl: Annotated[int, typer.Option(min=0, help="Seconds after which peers need not hand it on; 0: for ever")] = 0,
+    node: NodeUrl = None,
+    json: JsonFlag = False,
+) -> None:
+    """Sign space data and publish it to the network. Prints the id of each message.
+
+    Example: [bold]syncline pub sds OMM elements.json[/bold]
+    """
+    from syncline.cli.client import NodeClient
+
+    content = sys.stdin.buffer.read() if file == "-" else _read(file)
+    messages = _messages(schema, content)
+    with NodeClient.of(invocation(context).settings(), node) as client:
+        for message in messages:
+            answer = client.post("/api/v1/publish/sds", {"schema": schema, "data": message, "ttl": ttl})
+            output.json_line(answer) if json else print(f"{answer['id']}  {answer['schema']}")
+
+
+def _messages(schema: str, content: bytes) -> list[Any]:
+    """What a file says: one message, a list of them, or one on each line; mean elements in any form they come in."""
+    import msgspec
+
+    from syncline.protocols.sds import omm
+
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"this is not UTF-8: {error}") from None
+    if schema.removesuffix(".fbs") == "OMM":
+        return omm.read(text)
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        try:
+            found = msgspec.json.Decoder().decode_lines(text)
+        except msgspec.DecodeError:
+            raise UsageError(f"this is not JSON: {error}") from None
+    if found == []:
+        raise UsageError("there is no message here")
+    return found if isinstance(found, list) else [found]
+
+
 def _read(file: str) -> bytes:
     try:
         return Path(file).read_bytes()

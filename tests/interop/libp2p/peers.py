@@ -47,9 +47,9 @@ class JsPeer:
 
 
 @asynccontextmanager
-async def js_peer() -> AsyncIterator[JsPeer]:
+async def js_peer(script: Path = HERE / "peer.mjs") -> AsyncIterator[JsPeer]:
     """A js peer that lives for the length of the block."""
-    command = ["node", "--import", str(HERE / "polyfill.mjs"), str(HERE / "peer.mjs")]
+    command = ["node", "--import", str(HERE / "polyfill.mjs"), str(script)]
     async with await anyio.open_process(command, stderr=None) as process:
         peer = JsPeer(process)
         try:

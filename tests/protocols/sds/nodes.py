@@ -14,7 +14,8 @@ from syncline.core.keys import NodeKey
 from syncline.core.ports import RecordQuery
 from syncline.core.record import Record
 from syncline.core.settings import load
-from syncline.networks.memory_host import MemoryFabric, MemoryHost, MemoryNetworks
+from syncline.networks.libp2p.host import Libp2pHost
+from syncline.networks.memory_host import MemoryFabric, MemoryNetworks
 from syncline.node.node import Node, running
 from syncline.protocols.sds.service import PLUGIN, SdsService, SdsSettings
 from syncline.testing.clock import FakeClock
@@ -23,7 +24,7 @@ from syncline.testing.clock import FakeClock
 class Running:
     """A node, its host and its service."""
 
-    def __init__(self, node: Node, host: MemoryHost) -> None:
+    def __init__(self, node: Node, host: Libp2pHost) -> None:
         self.node = node
         self.host = host
         service = node.services["sds"]

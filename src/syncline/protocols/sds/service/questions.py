@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
+import anyio.to_thread
 import msgspec
 
 from syncline.core import limits
@@ -18,10 +19,10 @@ from syncline.networks.host import Host
 from syncline.protocols.sds.catalogue import plain_name, standard
 from syncline.protocols.sds.filters import Condition, compiled, from_where
 from syncline.protocols.sds.rules import PROTOCOL, Context, content, kept, topic_of
-from syncline.protocols.sds.service.asking import Asking, Found, asking
+from syncline.protocols.sds.service.asking import Asking, Found, asking, refused
 from syncline.protocols.sds.service.taken import News
-from syncline.protocols.sds.session import Pushed
-from syncline.protocols.sds.wire import Filter, Held, Query, QueryResponse, Subscribe
+from syncline.protocols.sds.session import Pushed, QueryScan
+from syncline.protocols.sds.wire import Filter, Held, Query, QueryResponse, Refusal, Subscribe, decode
 
 Where = Mapping[str, Any] | Filter | None
 
@@ -54,6 +55,37 @@ class Questions:
     async def _page(self, talk: Asking, page: Query) -> QueryResponse:
         await talk.ask(talk.session.query(page))
         answer = (await talk.reply(page.query_id)).message
+        assert isinstance(answer, QueryResponse)
+        return answer
+
+    async def find(self, news: News, query: Query) -> list[Found]:
+        """The same from our own records."""
+        found: list[Found] = []
+        offset = query.offset
+        while len(found) < query.limit:
+            page = msgspec.structs.replace(
+                query, query_id="own", limit=min(query.limit - len(found), limits.SDS_PAGE_RECORDS), offset=offset
+            )
+            answer = await self._own_page(news, page)
+            found += [self._found(query.schema, each) for each in answer.records]
+            if not answer.has_more:
+                break
+            offset = answer.next_offset
+        return found
+
+    async def _own_page(self, news: News, page: Query) -> QueryResponse:
+        deadline = self._ground.clock.monotonic() + self._timeout
+        try:
+            scan = QueryScan(page, network=self._context.network, deadline=deadline)
+        except DecodeError as error:
+            raise UsageError(str(error)) from None
+        frames: list[bytes] = []
+        while (wanted := scan.wants()) is not None:
+            records = await news.read(wanted)
+            frames += await anyio.to_thread.run_sync(scan.feed, records, self._ground.clock.monotonic())
+        answer = decode(frames[-1])
+        if isinstance(answer, Refusal):
+            raise refused(answer, "")
         assert isinstance(answer, QueryResponse)
         return answer
 

@@ -102,7 +102,9 @@ class SdsService:
         }
 
     def web(self) -> WebMount | None:
-        return None
+        from syncline.protocols.sds.service.web import mount
+
+        return mount(self)
 
     # streams that peers opened
 
@@ -189,19 +191,27 @@ class SdsService:
         Raises UnreachableError when the peer cannot be reached, RefusedError when it says no.
         """
         condition_of(where, schema)  # a mistake is better found here than by the peer
-        query = Query(
-            schema=plain_name(schema),
-            filter=from_where(where),
-            order_by=order_by,
-            order=order,
-            limit=limit,
-            offset=offset,
-            include_signatures=signatures,
-        )
+        query = _query(schema, where, limit, offset, order_by, order, signatures=signatures)
         found = await self._questions.query(self._host, peer, query)
         if keep:
             await self._questions.keep(peer, found)
         return found
+
+    async def find(
+        self,
+        schema: str,
+        where: Where = None,
+        *,
+        limit: int = limits.SDS_PAGE_DEFAULT,
+        offset: int = 0,
+        order_by: str = "",
+        order: str = "",
+    ) -> list[Found]:
+        """Records this node holds itself, found as a peer's query would find them."""
+        condition_of(where, schema)
+        return await self._questions.find(
+            self._news, _query(schema, where, limit, offset, order_by, order, signatures=True)
+        )
 
     def follow(
         self, peer: str, schemas: Sequence[str], where: Where = None, *, history: int = 0
@@ -225,3 +235,17 @@ class SdsService:
         caught = await self._catch_up.run(peer, thorough=True)
         self._synced += caught.accepted
         return caught
+
+
+def _query(schema: str, where: Where, limit: int, offset: int, order_by: str, order: str, *, signatures: bool) -> Query:
+    if not 0 < limit < 2**32 or not 0 <= offset <= limits.SDS_OFFSET_MAX:
+        raise UsageError(f"a limit is positive, and an offset at most {limits.SDS_OFFSET_MAX}", about=schema)
+    return Query(
+        schema=plain_name(schema),
+        filter=from_where(where),
+        order_by=order_by,
+        order=order,
+        limit=limit,
+        offset=offset,
+        include_signatures=signatures,
+    )
