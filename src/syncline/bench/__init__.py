@@ -4,6 +4,8 @@ from typing import Final
 
 SCENARIOS: Final = (
     "decode",
+    "flood",
+    "gossip",
     "land",
     "query",
     "rebuild",
