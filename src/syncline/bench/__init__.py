@@ -6,6 +6,8 @@ SCENARIOS: Final = (
     "decode",
     "decode-frames",
     "journal",
+    "flood",
+    "gossip",
     "land",
     "query",
     "rebuild",
