@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from syncline.cli import output
+from syncline.cli import output, pub_svs
 from syncline.cli.common import JsonFlag, NodeUrl, invocation
 from syncline.core.errors import UsageError
 
 app = typer.Typer(help="Publish through a running node.", no_args_is_help=True)
+app.command()(pub_svs.svs)
 KINDS = ("json", "text", "binary")
 
 
