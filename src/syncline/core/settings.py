@@ -168,7 +168,7 @@ CORE_SECTIONS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "lake": LakeSettings,
     "log": LogSettings,
 }
-SECRETS: Final = frozenset({"api.token"})
+SECRETS: Final = frozenset({"api.token", "svs.command_keys", "svs.keys", "svs.signers"})
 
 
 class Described(msgspec.Struct, frozen=True):

@@ -238,6 +238,19 @@ async def test_registering_may_need_a_key() -> None:
             assert len(found.forwarder.routes) == 1
 
 
+async def test_an_uplink_shows_its_key_where_one_is_asked_for() -> None:
+    key = NodeKey(bytes(range(32)))
+    asking = HubOptions(doors=DOORS, need_key=True)
+    async with running(asking, SystemClock(), command_keys=[Ed25519Verifier(key.public)]) as center:
+        options = HubOptions(doors=DOORS, uplinks=(center.addresses["tcp"],))
+        async with running(options, SystemClock(), command_signer=Ed25519Signer(key)) as branch:
+            async with attached(branch.addresses["tcp"]) as near:
+                await serve(near, "/near", b"near")
+                with anyio.fail_after(5):
+                    while center.forwarder.routes.of(names.parse("/near")) == []:
+                        await anyio.sleep(0.01)
+
+
 async def test_a_socket_file_left_behind_is_replaced_but_a_living_one_is_not(tmp_path: Path) -> None:
     async with hub(tmp_path):
         with pytest.raises(BaseExceptionGroup) as caught:

@@ -145,9 +145,14 @@ class Uplinks:
         except OverloadedError as error:
             log.warning("ndn_route_refused", prefix=text(prefix), reason=error.message)
 
-    def _command(self, link: _Uplink, verb: str, prefix: Name) -> None:
+    def _command(self, link: _Uplink, verb: str, prefix: Name, *, keyed: bool = False) -> None:
+        """Give the other forwarder a command; on one machine a digest mostly suffices, else our key must be known."""
+        keyed = self._signer is not None and (keyed or not link.face.local)
+
         def answered(response: ControlResponse | None) -> None:
-            if response is None or response.code != 200:
+            if response is not None and response.code == 403 and not keyed and self._signer is not None:
+                self._command(link, verb, prefix, keyed=True)
+            elif response is None or response.code != 200:
                 told = "no answer" if response is None else f"{response.code} {response.text}"
                 log.warning("ndn_uplink_refuses", uplink=link.face.uri, command=verb, prefix=text(prefix), answer=told)
 
@@ -159,7 +164,7 @@ class Uplinks:
             anyio.current_time(),
             self._last_time,
             local=link.face.local,
-            signer=self._signer,
+            signer=self._signer if keyed else None,
         )
         for packet in link.endpoint.take():
             link.face.send(packet)

@@ -93,6 +93,9 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
     mapping: Validator = DIGEST_ONLY
 
 
+UNCHECKED: Final = Trust(sync=ANYTHING, outer=ANYTHING, inner=ANYTHING, mapping=ANYTHING)  # for what was checked before
+
+
 class Signers(msgspec.Struct, frozen=True, kw_only=True):
     """The signers of a group's member. SVS-PS: one for each kind of packet."""
 
