@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,9 @@ def test_an_object_store_that_has_half_of_a_range_gets_the_other_half(journal: J
     again = Drainer(journal, target, SETTINGS).drain()
     assert [(info.path, info.lo, info.hi) for info in again[:2]] == [(info.path, 1, 2) for info in infos]
     assert [name.path for name in target.list()] == sorted(info.path for info in again)
+
+
+def test_the_documented_record_is_the_record() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "segments.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", page, re.MULTILINE)
+    assert rows == [(field.name, str(field.type)) for field in RECORD_SCHEMA]
