@@ -53,8 +53,8 @@ def run(scale: float = 1.0) -> dict[str, Any]:
         bar=BAR,
         ratio=rate / peer,
     )
-    spans = {"p50_ms": late[len(late) // 2] * 1e3, "p99_ms": late[len(late) * 99 // 100] * 1e3, "window": WINDOW}
-    return report("relay", [{**found, **spans}], growth=growth)
+    waits = {"p50_ms": late[len(late) // 2] * 1e3, "p99_ms": late[len(late) * 99 // 100] * 1e3, "window": WINDOW}
+    return report("relay", [{**found, **waits}], growth=growth)
 
 
 def _growth(relay: dict[str, Any], count: int) -> dict[str, Any]:
