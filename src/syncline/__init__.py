@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from syncline.core.settings import load as load_settings
     from syncline.core.verdict import Reason, Verdict
     from syncline.node.node import Node, running
+    from syncline.protocols.relay.client import RelayClient
     from syncline.protocols.sdsp.publisher import Publisher
     from syncline.protocols.sdsp.subscriber import follow
 
@@ -24,6 +25,7 @@ _HOMES: Final = {
     "Publisher": "syncline.protocols.sdsp.publisher",
     "Reason": "syncline.core.verdict",
     "Record": "syncline.core.record",
+    "RelayClient": "syncline.protocols.relay.client",
     "SynclineError": "syncline.core.errors",
     "Verdict": "syncline.core.verdict",
     "follow": "syncline.protocols.sdsp.subscriber",
@@ -37,6 +39,7 @@ __all__ = [
     "Publisher",
     "Reason",
     "Record",
+    "RelayClient",
     "SynclineError",
     "Verdict",
     "follow",

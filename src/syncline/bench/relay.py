@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from syncline.bench.report import case, exponent, report
+
 CLIENTS: Final = 50
 WINDOW: Final = 16  # messages one client has on the way
 MESSAGES: Final = 40_000
@@ -42,30 +44,24 @@ def run(scale: float = 1.0) -> dict[str, Any]:
         growth = _growth(relay, count)
     late.sort()
     rate, peer = statistics.median(ours), statistics.median(theirs)
-    case: dict[str, Any] = {
-        "name": f"publish → deliver, {CLIENTS} clients, {len(TEXT)} B",
-        "ours": rate,
-        "peer": peer,
-        "peer_name": "websockets echo (asyncio)",
-        "unit": "messages/s",
-        "ratio": rate / peer,
-        "bar": BAR,
-        "p50_ms": late[len(late) // 2] * 1e3,
-        "p99_ms": late[len(late) * 99 // 100] * 1e3,
-        "window": WINDOW,
-    }
-    return {"scenario": "relay", "met": case["ratio"] >= BAR, "cases": [case], "growth": growth}
+    found = case(
+        f"publish → deliver, {CLIENTS} clients, {len(TEXT)} B",
+        rate,
+        peer,
+        "websockets echo (asyncio)",
+        "messages/s",
+        bar=BAR,
+        ratio=rate / peer,
+    )
+    waits = {"p50_ms": late[len(late) // 2] * 1e3, "p99_ms": late[len(late) * 99 // 100] * 1e3, "window": WINDOW}
+    return report("relay", [{**found, **waits}], growth=growth)
 
 
 def _growth(relay: dict[str, Any], count: int) -> dict[str, Any]:
-    """Time at 1 ×, 4 × and 16 × the work, and the exponent between the last two."""
-    base = max(CLIENTS * WINDOW, count // 16)
-    times = [
-        (size := base * factor) / _measure(RelayLoad(relay["port"], relay["url"]), size)[0] for factor in (1, 4, 16)
-    ]
-    from math import log
-
-    return {"work": [base, base * 4, base * 16], "seconds": times, "exponent": log(times[2] / times[1]) / log(4)}
+    """Time at 1 ×, 4 × and 16 × the work."""
+    sizes = [max(CLIENTS * WINDOW, count // 16) * factor for factor in (1, 4, 16)]
+    seconds = [size / _measure(RelayLoad(relay["port"], relay["url"]), size)[0] for size in sizes]
+    return {"messages": sizes, "seconds": seconds, "exponent": exponent(sizes, seconds)}
 
 
 class Load:

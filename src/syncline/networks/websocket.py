@@ -7,7 +7,7 @@ in size. Who may connect, and reconnecting, are the caller's business.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final
@@ -117,21 +117,27 @@ class Socket:
 
     def put(self, payload: bytes, *, is_text: bool) -> None:
         """Add a message to what the next flush sends."""
+        self.put_all([(is_text, payload)])
+
+    def put_all(self, messages: Iterable[Message]) -> None:
+        """Add messages to what the next flush sends."""
         if self._protocol.state is not State.OPEN:
             raise ClosedError("the WebSocket is closed", about=self._about)
-        if self._is_server:
-            length = len(payload)
+        if not self._is_server:
+            for is_text, payload in messages:
+                self._protocol.send_text(payload) if is_text else self._protocol.send_binary(payload)
+            return
+        writes = self._protocol.writes
+        for is_text, payload in messages:
+            first, length = 0x81 if is_text else 0x82, len(payload)
             if length < 126:
-                head = bytes((0x81 if is_text else 0x82, length))
+                writes.append(bytes((first, length)))
             elif length < 65_536:
-                head = bytes((0x81 if is_text else 0x82, 126, length >> 8, length & 0xFF))
+                writes.append(bytes((first, 126, length >> 8, length & 0xFF)))
             else:
-                head = bytes((0x81 if is_text else 0x82, 127)) + length.to_bytes(8, "big")
-            self._protocol.writes.append(head + payload)
-        elif is_text:
-            self._protocol.send_text(payload)
-        else:
-            self._protocol.send_binary(payload)
+                writes.append(bytes((first, 127)) + length.to_bytes(8, "big"))
+            if payload:  # an empty piece would end the connection
+                writes.append(payload)
 
     def ping(self) -> None:
         """Add a ping to what the next flush sends."""

@@ -266,6 +266,88 @@ def test_links_that_come_and_go_neither_lose_nor_repeat(shape: str, seed: int) -
         assert duplicates(client.received) == []
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_storm_of_kills_cuts_and_reconnects_loses_nothing_that_was_answered(seed: int) -> None:
+    storm = Storm(seed)
+    storm.rage(80)
+    storm.calm()
+    assert len(storm.published) > 20
+    for client in storm.world.clients.values():
+        wanted = {each for each in storm.published if each[0] in client.topics and each not in client.published}
+        assert wanted <= set(client.received)
+        if client.name not in storm.disturbed:
+            assert duplicates(client.received) == []
+        assert client.errors == []
+    for server in storm.world.servers.values():
+        ids = [arrival.id for arrival in server.disk.arrivals if arrival.accepted]
+        assert len(ids) == len(set(ids))
+
+
+class Storm:
+    """Random servers, clients and mishaps."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = RelayWorld(seed)
+        self.random = self.world.random
+        self.names = [f"s{number}" for number in range(self.random.randint(2, 9))]
+        for name in self.names:
+            self.world.add_server(name)
+        lay_random(self.world, self.names, self.random.randint(0, 5))
+        self.topics = [topic_of(str(number)) for number in range(5)]
+        self.homes = {f"c{number}": self.random.choice(self.names) for number in range(10)}
+        for name, home in self.homes.items():
+            self.world.add_client(name, home).subscribe(*self.random.sample(self.topics, 2))
+        self.disturbed: set[str] = set()
+        self._cut: list[list[str]] = []
+        self._dead: list[str] = []
+        self.world.run(2)
+
+    @property
+    def published(self) -> set[tuple[str, str]]:
+        return {each for client in self.world.clients.values() for each in client.published}
+
+    def rage(self, steps: int) -> None:
+        for number in range(steps):
+            client = self.random.choice(list(self.world.clients.values()))
+            if client.is_connected:
+                client.publish(self.random.choice(self.topics), f"message {number}")
+            self._mishap(self.random.random())
+            self.world.run(self.random.random() * 0.4)
+
+    def _mishap(self, chance: float) -> None:
+        if chance < 0.10:
+            pair = self.random.choice(sorted(map(sorted, self.world.edges)))
+            self.world.cut(*pair)
+            self._cut.append(pair)
+        elif chance < 0.16:
+            server = self.world.servers[self.random.choice(self.names)]
+            if server.hub is not None:
+                server.kill()
+                self._dead.append(server.name)
+        elif chance < 0.24:
+            client = self.random.choice(list(self.world.clients.values()))
+            if client.is_connected:
+                client.disconnect()
+        elif chance < 0.40:
+            self._mend()
+
+    def _mend(self) -> None:
+        for one, other in self._cut:
+            self.world.mend(one, other)
+        for name in self._dead:
+            self.world.servers[name].start()
+        self._cut.clear()
+        self._dead.clear()
+        for client in self.world.clients.values():
+            if not client.is_connected:
+                self.disturbed.add(client.name)
+                client.connect(self.homes[client.name])
+
+    def calm(self) -> None:
+        self._mend()
+        self.world.run(20)
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     def trace(seed: int) -> tuple[list[str], list[tuple[str, str]]]:
         world = RelayWorld(seed)

@@ -66,32 +66,32 @@ class RelayJudge:
     def __call__(self, incoming: Incoming) -> Arrival:
         message: NetworkMessage | None
         if isinstance(incoming, Taken):
-            message = incoming.message
+            message, digest = incoming.message, incoming.digest
             verdict = verdict_on(incoming.topic, message, incoming.received_at)
         else:
             message, verdict = judge_message(incoming.topic, incoming.raw, incoming.received_at)
+            digest = message.hash if message is not None else b""
+        reason = verdict.reason
         wrote = incoming.direction is Direction.OUT or incoming.peer.startswith("did:key:")
         return Arrival(
             protocol=PROTOCOL,
             topic=incoming.topic[: limits.TEXT_MAX],
             kind=KIND,
-            id=_id(incoming, message),
+            id=message_id(incoming.topic, digest) if digest and reason is not Reason.INVALID_TOPIC else _id(incoming),
             direction=incoming.direction,
             publisher=incoming.peer if wrote else "",  # a server hands on what somebody else wrote
             peer=incoming.peer,
             published_at=_time(message.published_at) if message else None,
             expires_at=_time(message.expires_at) if message else None,
             received_at=incoming.received_at,
-            raw=None if verdict.reason is Reason.EXPIRED or verdict.reason is Reason.OVERSIZE else incoming.raw,
+            raw=None if reason is Reason.EXPIRED or reason is Reason.OVERSIZE else incoming.raw,
             verdict=verdict.outcome,
-            reason=verdict.reason,
+            reason=reason,
         )
 
 
-def _id(incoming: Incoming, message: NetworkMessage | None) -> bytes:
-    if message is not None and is_topic(incoming.topic):
-        digest = incoming.digest if isinstance(incoming, Taken) else message.hash
-        return message_id(incoming.topic, digest)
+def _id(incoming: Incoming) -> bytes:
+    """A name for what has none of its own."""
     return hashlib.sha256(incoming.topic.encode("utf-8", "replace") + b"\0" + incoming.raw).digest()
 
 

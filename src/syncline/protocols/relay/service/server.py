@@ -22,7 +22,7 @@ from syncline.core.errors import ClosedError, RefusedError, UnreachableError, Us
 from syncline.core.keys import public_of_did_key
 from syncline.core.limits import MIB, RELAY_REQUEST_BYTES
 from syncline.networks.signal import Signal
-from syncline.networks.websocket import Message, Socket, accept
+from syncline.networks.websocket import Socket, accept
 from syncline.protocols.relay.service.doors import Doors
 from syncline.protocols.relay.service.driver import Driver
 from syncline.protocols.relay.session.handshake import Trust
@@ -42,7 +42,7 @@ PATIENCE_BYTES: Final = MIB  # waiting to be sent, above which a connection is n
 class Conversation:
     """One open socket and its port in the session."""
 
-    def __init__(self, socket: Socket, port: Port, receive: Callable[[Message], None], driver: Driver) -> None:
+    def __init__(self, socket: Socket, port: Port, receive: Callable[[bytes, bool], None], driver: Driver) -> None:
         self.port = port
         self._socket = socket
         self._receive = receive
@@ -75,13 +75,14 @@ class Conversation:
         self._signal.set()
 
     async def _read(self) -> None:
+        port, queue, receive = self.port, self._queue, self._receive
         try:
             while True:
                 messages = await self._socket.read()
                 self.heard_at = self._clock.monotonic()
-                for message in messages:
-                    self._receive(message)
-                    if self._is_full():
+                for is_text, payload in messages:
+                    receive(payload, is_text)
+                    if port.in_flight >= IN_FLIGHT or port.waiting_bytes > PATIENCE_BYTES or queue.is_full:
                         self._driver.pump()
                         await self._room()
                 self._driver.pump()
@@ -103,8 +104,7 @@ class Conversation:
                 while not self._waiting:
                     await self._signal.wait()
                 self._waiting = False
-                for is_text, payload in self.port.take():
-                    self._socket.put(payload, is_text=is_text)
+                self._socket.put_all(self.port.take())
                 self.sending_since = self._clock.monotonic()
                 await self._socket.flush()
                 self.sending_since = None
@@ -195,12 +195,13 @@ class Server:
         cursors = {} if hub.knows(did) else await self._driver.cursors(public_of_did_key(did))
         connection = hub.connect(did, cursors)
 
-        def receive(message: Message) -> None:
-            is_text, payload = message
-            if is_text:
-                hub.receive(connection, payload)
-            else:
+        requests = hub.requests
+
+        def receive(payload: bytes, is_text: bool) -> None:
+            if not is_text:
                 connection.close(1003, "requests are text")
+            elif connection.end is None:
+                requests.receive(connection, payload)
 
         try:
             await self._converse(Conversation(socket, connection, receive, self._driver))
@@ -213,8 +214,7 @@ class Server:
         links = self._driver.hub.links
         link = self._driver.hub.open_link(trust, dialed=dialed)
 
-        def receive(message: Message) -> None:
-            is_text, payload = message
+        def receive(payload: bytes, is_text: bool) -> None:
             links.receive(link, payload, is_text=is_text)
 
         try:

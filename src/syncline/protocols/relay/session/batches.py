@@ -60,10 +60,10 @@ class Batch:
         """Let every conversation go on; `receipts` are those of `incoming`."""
         start = 0
         for work in self._works:
-            stop = start + len(work.incoming)
+            count = len(work.incoming)
             if work.step is not None:
-                work.step.done(receipts[start:stop])
-            start = stop
+                work.step.done(receipts[start : start + count] if count else ())
+            start += count
 
     def failed(self, error: Exception) -> None:
         for work in self._works:

@@ -20,14 +20,14 @@ class Port:
         self.end: tuple[int, str] | None = None  # close code and reason, once it is over
 
     def text(self, payload: bytes) -> None:
-        self.put(payload, is_text=True)
+        if self.end is None:
+            self.frames.append((True, payload))
+            self.waiting_bytes += len(payload)
+            self._outbox.ready[self] = None
 
     def binary(self, payload: bytes) -> None:
-        self.put(payload, is_text=False)
-
-    def put(self, payload: bytes, *, is_text: bool) -> None:
         if self.end is None:
-            self.frames.append((is_text, payload))
+            self.frames.append((False, payload))
             self.waiting_bytes += len(payload)
             self._outbox.ready[self] = None
 

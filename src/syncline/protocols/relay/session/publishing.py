@@ -16,7 +16,7 @@ from syncline.core.clock import Clock
 from syncline.core.errors import UnavailableError
 from syncline.core.ports import Receipt, StateChange
 from syncline.core.record import Direction, Incoming
-from syncline.core.verdict import Reason, Verdict, ignore, reject
+from syncline.core.verdict import Outcome, Reason, Verdict, ignore, reject
 from syncline.protocols.relay.rules.messages import PROTOCOL, Taken, is_topic, judge_message
 from syncline.protocols.relay.session.batches import CommitQueue, Step
 from syncline.protocols.relay.session.cache import Cache, Entry
@@ -188,16 +188,14 @@ class Publishing:
 
     def settle(self, draft: Draft, receipt: Receipt) -> bool:
         """The message is judged and on disk: make it live. Whether it is cached now."""
-        entry = draft.entry
-        if entry is None:
+        entry, message, raw = draft.entry, draft.message, draft.raw
+        if entry is None or message is None or raw is None:
             self.repeated += draft.known is not None
             return draft.known is not None and not draft.known.failed
-        if receipt.accepted:
-            assert draft.message is not None
-            assert draft.raw is not None
+        if receipt.arrival.verdict is Outcome.ACCEPT:
             entry.live = True
             self.cached += 1
-            self._announce(entry, draft.message, draft.raw)
+            self._announce(entry, message, raw)
             return True
         self.withdraw([draft])
         return receipt.arrival.reason is Reason.DUPLICATE

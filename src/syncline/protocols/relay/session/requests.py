@@ -236,7 +236,10 @@ class _Answer(msgspec.Struct, eq=False, gc=False):
 
     def ok(self, value: Any) -> None:
         self.connection.in_flight -= 1
-        self.connection.text(rpc.result(self.request_id, value[0] if self.single else value))
+        if value is True:
+            self.connection.text(rpc.yes(self.request_id))
+        else:
+            self.connection.text(rpc.result(self.request_id, value[0] if self.single else value))
 
     def failed(self, error: Exception) -> None:
         """A client learns that it failed, not where our disk is."""

@@ -128,6 +128,11 @@ decode_publish: Final = msgspec.json.Decoder(PublishParams).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
+def yes(request_id: RequestId) -> bytes:
+    """The answer `true`, which most are."""
+    return b'{"id":%b,"jsonrpc":"2.0","result":true}' % _encode(request_id)
+
+
 def result(request_id: RequestId, value: Any) -> bytes:
     """The answer to a request."""
     return b'{"id":%b,"jsonrpc":"2.0","result":%b}' % (_encode(request_id), _encode(value))
