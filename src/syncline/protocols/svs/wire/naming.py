@@ -54,6 +54,15 @@ def mapping_name(node: Name, group: Name, low: int, high: int) -> Name:
 
 def read_name(name: Name, group: Name) -> OuterName | MappingName:
     """What a name below some node's prefix in `group` stands for."""
+    found = split_name(name)
+    node, at = found.node, len(found.node) - len(group)
+    if at <= 0 or not node.endswith(group) or at not in boundaries(node):
+        raise DecodeError("a name of another group", reason=Reason.INVALID_TOPIC)
+    return msgspec.structs.replace(found, node=node[:at])
+
+
+def split_name(name: Name) -> OuterName | MappingName:
+    """The same without knowing the group: what is given as the node is node and group together."""
     ends = boundaries(name)
     starts = [0, *ends[:-1]]
     if len(ends) >= 3 and name[starts[-3] : ends[-3]] == MAPPING:
@@ -61,7 +70,7 @@ def read_name(name: Name, group: Name) -> OuterName | MappingName:
         high = number_of(t.GENERIC, name, starts[-1], ends[-1])
         if low is None or high is None or low > high:
             raise _bad("a mapping is of a range of sequence numbers")
-        return MappingName(_node(name, starts[-3], starts, group), low, high)
+        return MappingName(name[: starts[-3]], low, high)
     segment: int | None = None
     if len(ends) >= 3 and name[starts[-2] : ends[-2]] == VERSION_0:
         segment = number_of(t.SEGMENT, name, starts[-1], ends[-1])
@@ -71,15 +80,7 @@ def read_name(name: Name, group: Name) -> OuterName | MappingName:
     seq = number_of(t.GENERIC, name, starts[-1], ends[-1]) if ends else None
     if seq is None:
         raise _bad("an outer name ends with a sequence number")
-    return OuterName(_node(name, starts[-1], starts, group), seq, segment)
-
-
-def _node(name: Name, stop: int, starts: list[int], group: Name) -> Name:
-    """The node's prefix: what stands before the group's."""
-    at = stop - len(group)
-    if at <= 0 or name[at:stop] != group or at not in starts:
-        raise DecodeError("a name of another group", reason=Reason.INVALID_TOPIC)
-    return name[:at]
+    return OuterName(name[: starts[-1]], seq, segment)
 
 
 def _bad(message: str) -> DecodeError:
