@@ -44,8 +44,10 @@ def run(tmp_path: Path) -> Run:
 
 def free_ports() -> list[str]:
     """Flags that let every installed protocol listen where there is room."""
-    listening = [name for name, kind in protocol_sections().items() if "port" in kind.__struct_fields__]
-    return [part for name in listening for part in ("--set", f"{name}.port=0")]
+    sections = protocol_sections().items()
+    ports = [f"{name}.{field}" for name, kind in sections for field in kind.__struct_fields__ if field.endswith("port")]
+    flags = [f"{port}=0" for port in ports] + ["libp2p.listen=/ip4/127.0.0.1/tcp/0"]
+    return [part for flag in flags for part in ("--set", flag)]
 
 
 @contextmanager
