@@ -7,8 +7,10 @@ SCENARIOS: Final = (
     "decode-frames",
     "journal",
     "land",
+    "ndn",
     "query",
     "rebuild",
     "relay",
     "sdsp",
+    "svs",
 )
