@@ -9,8 +9,10 @@ SCENARIOS: Final = (
     "flood",
     "gossip",
     "land",
+    "ndn",
     "query",
     "rebuild",
     "relay",
     "sdsp",
+    "svs",
 )
