@@ -119,3 +119,50 @@ def test_chosen_columns_alone_are_made() -> None:
     data = standard("OMM").writer.encode({"NORAD_CAT_ID": 5, "EPOCH": "2026-03-01T00:00:00"})
     found = columns.payload_columns("OMM.fbs", pa.array([data]), ["EPOCH", "NORAD_CAT_ID"], partial=True)
     assert found.batch.to_pylist() == [{"EPOCH": "2026-03-01T00:00:00", "NORAD_CAT_ID": 5}]
+
+
+def bad_and_good() -> list[tuple[bytes | None, str, int]]:
+    """Raw bytes, topic and time of arrival: a good one, and one for every way to be bad."""
+    omm, now = "/spacedatanetwork/mainnet/OMM", 10**15
+    good = signed_publish(KEY, schema="OMM", payload=standard("OMM").writer.encode({}), message_id="m", now=now, ttl=60)
+    changed: list[dict[str, Any]] = [
+        {"signature": b""}, {"message_id": ""}, {"message_id": "x" * 300}, {"timestamp": "soon"}, {"schema": "XYZ"},
+        {"payload": b"?"}, {"payload": b""}, {"publisher_id": "me"}, {"publisher_id": ""}, {"ttl": 61},
+        {"timestamp": ""}, {"schema": ""},
+    ]  # fmt: skip
+    raws: list[bytes | None] = [encode(good), encode(good)[:-1], b"", b"junk" * 10, None, encode(wire.Hello())]
+    raws += [encode(msgspec.structs.replace(good, **change)) for change in changed]
+    raws += [rules.kept(rules.held(good, now)), rules.kept(rules.held(good, now, with_signature=False))]
+    unsigned_payload = signed_publish(KEY, schema="OMM", payload=b"?" * 30, message_id="m", now=now)
+    raws += [encode(unsigned_payload), bytes(1_000_005)]
+    rows = [(raw, omm, now) for raw in raws]
+    rows += [(encode(good), omm, now + 61_000_000), (encode(good), omm, now - 400_000_000), (encode(good), "/x", now)]
+    rows += [(rules.kept(rules.held(good, now)), omm, now + 61_000_000)]
+    return rows
+
+
+@pytest.mark.parametrize("memory", [None, 30_000_000])
+def test_batches_are_judged_exactly_as_the_rules_judge_one(memory: int | None) -> None:
+    context = rules.Context(memory=memory)
+    rows = bad_and_good()
+    found = columns.judged(
+        pa.array([row[0] for row in rows], pa.binary()),
+        pa.array([row[1] for row in rows]),
+        pa.array([row[2] for row in rows], pa.int64()),
+        context,
+    )
+    expected = [None if raw is None else rules.content(raw, topic, now, context).verdict for raw, topic, now in rows]
+    assert found.outcome.to_pylist() == [each and each.outcome.value for each in expected]
+    assert found.reason.to_pylist() == [each and each.reason and each.reason.value for each in expected]
+    [omm] = found.parts
+    assert list(omm.rows) == [index for index, each in enumerate(expected) if each and each.accepted]
+    assert len(omm.rows) >= 2
+
+
+def test_a_batch_of_records_by_several_schemas_is_judged_and_parted() -> None:
+    rows = [publish("OMM" if number % 2 else "CDM", number, {}) for number in range(1, 9)]
+    topics = [rules.topic_of("mainnet", each.schema) for each in rows]
+    raw = pa.array([encode(each) for each in rows])
+    found = columns.judged(raw, pa.array(topics), pa.array([10] * 8, pa.int64()), rules.Context())
+    assert found.outcome.to_pylist() == ["accept"] * 8
+    assert [(part.schema, list(part.rows)) for part in found.parts] == [("CDM", [1, 3, 5, 7]), ("OMM", [0, 2, 4, 6])]

@@ -16,11 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from syncline.core.verdict import Outcome
 from syncline.formats.flatbuffers import Fault
 from syncline.formats.flatbuffers.columns import ColumnDecoder, Columns
 from syncline.protocols.sds.catalogue import NAMES, plain_name, standard
-from syncline.protocols.sds.wire import codec
+from syncline.protocols.sds.rules import Context, content, quick_verdict
+from syncline.protocols.sds.wire import Publish, codec
 
+Mask = npt.NDArray[np.bool_]
 MESSAGE_COLUMNS: Final = ("message_id", "timestamp", "ttl", "schema", "payload", "publisher_id", "signature")
 CACHED_DECODERS: Final = 128
 _HELD_NAMES: Final = {"data": "payload"}  # SDSRecord has another word for it
@@ -70,6 +73,64 @@ def record_columns(raw: pa.Array | pa.ChunkedArray, fields: Collection[str] | No
         payloads = messages.column("payload").take(pa.array(rows))
         found.append(SchemaRows(name, rows, payload_columns(name, payloads, fields)))
     return found
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """The content verdict on each raw record (null where there are no bytes), and the payloads of the accepted ones."""
+
+    outcome: pa.Array
+    reason: pa.Array
+    parts: list[SchemaRows]
+
+
+def judged(raw: pa.Array, topic: pa.Array, received_at: pa.Array, context: Context) -> Judged:
+    """Judge whole batches as `rules.content` judges one, with the time of arrival (µs since 1970) for now.
+
+    Frames and payloads are checked by columns, signatures one by one; what is not plainly good is given to the rules
+    themselves, so that each refusal has exactly their reason.
+    """
+    messages, parts = message_columns(raw).batch, record_columns(raw)
+    good = np.zeros(len(raw), np.bool_)
+    for part in parts:
+        good[part.rows[part.columns.faults == 0]] = True
+    outcomes, reasons_ = _verdicts(raw, topic, received_at, context, messages, good)
+    accepted = np.asarray(pc.fill_null(pc.equal(outcomes, Outcome.ACCEPT.value), False))
+    return Judged(outcomes, reasons_, [kept for part in parts if (kept := _only(part, accepted)) is not None])
+
+
+def _verdicts(
+    raw: pa.Array, topic: pa.Array, received_at: pa.Array, context: Context, messages: pa.RecordBatch, good: Mask
+) -> tuple[pa.Array, pa.Array]:
+    outcomes: list[str | None] = []
+    reasons_: list[str | None] = []
+    names = messages.schema.names
+    absent = {field.name: b"" if pa.types.is_binary(field.type) else "" for field in messages.schema}
+    filled = [
+        messages.column(name) if name == "ttl" else messages.column(name).fill_null(absent[name]) for name in names
+    ]
+    rows = zip(*(column.to_pylist() for column in filled), strict=True)
+    columns = (raw.to_pylist(), topic.to_pylist(), received_at.to_pylist(), good.tolist(), rows)
+    for data, place, now, is_good, fields in zip(*columns, strict=True):
+        if data is None:
+            outcomes.append(None)
+            reasons_.append(None)
+            continue
+        message = Publish(**dict(zip(names, fields, strict=True))) if is_good else None
+        verdict = None if message is None else quick_verdict(message, data, place, now, context)
+        verdict = verdict or content(data, place, now, context).verdict
+        outcomes.append(verdict.outcome.value)
+        reasons_.append(verdict.reason.value if verdict.reason else None)
+    return pa.array(outcomes, pa.string()), pa.array(reasons_, pa.string())
+
+
+def _only(part: SchemaRows, accepted: Mask) -> SchemaRows | None:
+    chosen = np.flatnonzero(accepted[part.rows])
+    if not len(chosen):
+        return None
+    if len(chosen) == len(part.rows):
+        return part
+    columns = Columns(part.columns.batch.take(pa.array(chosen)), part.columns.faults[chosen])
+    return SchemaRows(part.schema, part.rows[chosen], columns)
 
 
 def reasons(faults: npt.NDArray[np.uint8]) -> pa.Array:

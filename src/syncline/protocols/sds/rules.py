@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 import base58
@@ -15,12 +16,19 @@ import msgspec
 
 from syncline.core.errors import DecodeError
 from syncline.core.keys import PEER_ID_PREFIX, NodeKey, verify
-from syncline.core.limits import RAW_INLINE_MAX, SDS_TEXT_MAX, SECOND
+from syncline.core.limits import (
+    RAW_INLINE_MAX,
+    SDS_ANSWER_BYTES,
+    SDS_MESSAGE_BYTES,
+    SDS_RATED_PEERS,
+    SDS_TEXT_MAX,
+    SECOND,
+)
 from syncline.core.record import Arrival, Incoming
 from syncline.core.verdict import ACCEPT, Reason, Verdict, ignore, reject
 from syncline.formats.records import iso_time
 from syncline.protocols.sds.catalogue import NAMES, Standard, plain_name, standard
-from syncline.protocols.sds.wire import Held, Publish, decode, encode, record_id, signed_bytes
+from syncline.protocols.sds.wire import FRAME_OVERHEAD, Held, Publish, decode, encode, record_id, signed_bytes
 
 PROTOCOL: Final = "sds"
 FUTURE_MAX: Final = 300 * SECOND  # how far clocks may differ
@@ -112,6 +120,22 @@ def content(raw: bytes, topic: str, now: int, context: Context) -> Content:
         return msgspec.structs.replace(found, verdict=error.verdict)
 
 
+def quick_verdict(message: Publish, raw: bytes, topic: str, now: int, context: Context) -> Verdict | None:
+    """The verdict on a message whose frame and payload are known to be whole, if it is to accept; else None."""
+    kind = "publish" if raw[8:12] == b"SPUB" else "record"
+    try:
+        allowed = SDS_MESSAGE_BYTES if kind == "publish" else SDS_ANSWER_BYTES
+        if len(raw) > allowed + FRAME_OVERHEAD:
+            return None
+        published_at = _fields(message)
+        if _schema(message, topic, context) or _time(message, kind, published_at, now, context):
+            return None
+        public = publisher_key(message.publisher_id)
+    except DecodeError:
+        return None
+    return ACCEPT if verify(public, message.signature, signed_bytes(message)) else None
+
+
 def _fields(message: Publish) -> int:
     """The time of a message whose own fields are such as may be."""
     if not 0 < len(message.message_id) <= SDS_TEXT_MAX:
@@ -140,6 +164,7 @@ def _time(message: Publish, kind: str, published_at: int, now: int, context: Con
     return None
 
 
+@lru_cache(SDS_RATED_PEERS)  # base58 costs a third of a verification, and publishers repeat
 def publisher_key(text: str) -> bytes:
     """The key inside a publisher's PeerID, so that signatures are verified without asking anybody.
 
