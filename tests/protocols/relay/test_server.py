@@ -128,7 +128,8 @@ async def test_there_is_room_for_so_many_connections(relay: MakeRelay) -> None:
         with pytest.raises(UnavailableError, match="429"):
             async with entered(server):
                 pass
-    async with relay("c", **{"relay.connections_per_client": 1}) as server, entered(server):
+    async with relay("c", **{"relay.connections_per_client": 1}) as server, entered(server) as first:
+        await ask(first, "irn_subscribe", {"topic": NEWS})
         async with connect(f"{server.url}/?auth={token_for(server)}") as socket:
             assert "3000: quota_exceeded: a client may have 1 connections" in await farewell(socket)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -53,6 +55,18 @@ def audiences_of(settings: RelaySettings, host: str, port: int) -> frozenset[str
     return frozenset(canonical_address(url) for url in (*given, *local) if url)
 
 
+class Visit:
+    """A connection that asks to come in; `address` is set while it counts as inside."""
+
+    def __init__(self, doors: Doors, peer: str) -> None:
+        self._doors = doors
+        self.peer = peer
+        self.address: str | None = None
+
+    def decide(self, request: Request) -> Answer | None:
+        return self._doors.decide(request, self)
+
+
 class Doors:
     """The checks of one running server, and who is inside."""
 
@@ -64,8 +78,20 @@ class Doors:
         self.is_open = True  # False while draining
         self.turned_away: Counter[str] = Counter()
 
-    def decide(self, request: Request, address: str) -> Answer | None:
-        """A plain HTTP answer for what is not a WebSocket of ours; None to go on."""
+    @contextmanager
+    def visit(self, peer: str) -> Iterator[Visit]:
+        """One connection from `peer`, from its request to its end."""
+        visit = Visit(self, peer)
+        try:
+            yield visit
+        finally:
+            if visit.address is not None:
+                self._inside[visit.address] -= 1
+                if not self._inside[visit.address]:
+                    del self._inside[visit.address]
+
+    def decide(self, request: Request, visit: Visit) -> Answer | None:
+        """A plain HTTP answer for what is not a WebSocket of ours; None to go on, and the visitor is inside."""
         path = urlsplit(request.path).path
         if path == HEALTH_PATH:
             return (HTTPStatus.OK, "ok\n") if self.is_open else (HTTPStatus.SERVICE_UNAVAILABLE, "draining\n")
@@ -73,25 +99,19 @@ class Doors:
             return HTTPStatus.NOT_FOUND, "clients connect at /, servers at /link\n"
         if not self.is_open:
             return HTTPStatus.SERVICE_UNAVAILABLE, "this server is stopping\n"
-        origins = self._headers(request, "Origin")
-        if not all(self._knows_origin(origin, request) for origin in origins):
+        if not all(self._knows_origin(origin, request) for origin in self._headers(request, "Origin")):
             self.turned_away["origin"] += 1
             return HTTPStatus.FORBIDDEN, "this Origin may not connect; see relay.origins\n"
         if self._inside.total() >= self._settings.connections:
             self.turned_away["connections"] += 1
             return HTTPStatus.SERVICE_UNAVAILABLE, "this server has no room for more connections\n"
-        if self._inside[self.address(request, address)] >= self._settings.connections_per_address:
+        address = self._address(request, visit.peer)
+        if self._inside[address] >= self._settings.connections_per_address:
             self.turned_away["connections_per_address"] += 1
             return HTTPStatus.TOO_MANY_REQUESTS, "too many connections from this address\n"
-        return None
-
-    def enter(self, address: str) -> None:
         self._inside[address] += 1
-
-    def leave(self, address: str) -> None:
-        self._inside[address] -= 1
-        if not self._inside[address]:
-            del self._inside[address]
+        visit.address = address
+        return None
 
     def is_link(self, request: Request) -> bool:
         return urlsplit(request.path).path == LINK_PATH
@@ -114,7 +134,7 @@ class Doors:
             raise
         return claims.iss
 
-    def address(self, request: Request, peer: str) -> str:
+    def _address(self, request: Request, peer: str) -> str:
         """The IP address to count a connection under."""
         forwarded = self._headers(request, "X-Forwarded-For") if self._settings.forwarded else []
         return forwarded[-1].rpartition(",")[2].strip()[:64] if forwarded else peer

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -14,7 +15,7 @@ import structlog
 
 from syncline.core.errors import ClosedError, SynclineError
 from syncline.core.limits import RELAY_SUBSCRIPTIONS, RELAY_TOPICS_PER_CLIENT
-from syncline.core.ports import Ground, RecordQuery, StateReader
+from syncline.core.ports import Ground, Receipt, RecordQuery, StateReader
 from syncline.networks.signal import Signal
 from syncline.protocols.relay.rules.messages import PROTOCOL
 from syncline.protocols.relay.session import durable
@@ -25,6 +26,7 @@ from syncline.protocols.relay.session.hub import Hub
 from syncline.protocols.relay.session.outbox import Load, Port
 
 log = structlog.get_logger()
+LANES: Final = 2  # batches on their way to the disk
 Wake = Callable[[], None]
 
 
@@ -39,6 +41,9 @@ class Driver:
         self._to_load = Signal()
         self.progress = Signal()  # something was committed: whoever waits for room may look again
         self.prompts = Signal()
+        self._answered = anyio.Event()  # the batch taken last has been answered
+        self._answered.set()
+        self._in_flight = 0
         self.commits = 0
         self.failed_commits = 0
 
@@ -65,31 +70,48 @@ class Driver:
                 wake()
 
     async def commit(self) -> None:
-        """Commit what waits, batch after batch, for ever."""
+        """Commit what waits, for ever. While one batch is answered the next is already on its way to the disk."""
+        async with anyio.create_task_group() as tasks:
+            for _ in range(LANES):
+                tasks.start_soon(self._lane)
+
+    async def _lane(self) -> None:
+        """Batches are taken, queued in the journal and answered in the same order, whichever lane they are in."""
         while True:
             batch = self.hub.queue.take()
             if batch is None:
                 await self._to_commit.wait()
                 continue
-            await self._commit(batch)
+            before, self._answered = self._answered, anyio.Event()
+            mine, self._in_flight = self._answered, self._in_flight + 1
+            outcome = await self._kept(batch)
+            await before.wait()
+            await self._settle(batch, outcome)
+            self._in_flight -= 1
+            mine.set()
             self.pump()
             self.progress.set()
 
-    async def _commit(self, batch: Batch) -> None:
+    async def _kept(self, batch: Batch) -> list[Receipt] | SynclineError:
         try:
-            receipts = await self._ground.sink.receive(batch.incoming, batch.state)
+            return await self._ground.sink.receive(batch.incoming, batch.state)
         except SynclineError as error:
-            parts = batch.apart()
-            if len(parts) > 1 and not error.retry and not isinstance(error, ClosedError):
-                for part in parts:  # one of them cannot be kept; the others must not suffer
-                    await self._commit(part)
-                return
-            self.failed_commits += 1
-            log.warning("relay_commit_failed", error=str(error), works=len(batch))
-            batch.failed(error)
-        else:
+            return error
+
+    async def _settle(self, batch: Batch, outcome: list[Receipt] | SynclineError) -> None:
+        """Let the conversations go on, or know of the failure."""
+        if isinstance(outcome, list):
             self.commits += 1
-            batch.done(receipts)
+            batch.done(outcome)
+            return
+        parts = batch.apart()
+        if len(parts) > 1 and not outcome.retry and not isinstance(outcome, ClosedError):
+            for part in parts:  # one of them cannot be kept; the others must not suffer
+                await self._settle(part, await self._kept(part))
+            return
+        self.failed_commits += 1
+        log.warning("relay_commit_failed", error=str(outcome), works=len(batch))
+        batch.failed(outcome)
 
     async def load(self) -> None:
         """Read bodies that deliveries wait for, for ever."""
@@ -115,7 +137,7 @@ class Driver:
         """Until everything taken in is committed and answered."""
         self.hub.write_down()
         self.pump()
-        while len(self.hub.queue) or self._ready():
+        while len(self.hub.queue) or self._in_flight or self._ready():
             await self.progress.wait()
 
     def _ready(self) -> bool:

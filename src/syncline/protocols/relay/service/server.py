@@ -167,28 +167,21 @@ class Server:
 
     async def _handle(self, stream: ByteStream) -> None:
         assert self.doors is not None
-        doors, peer = self.doors, _address(stream)
-        try:
-            socket, request = await accept(
-                stream,
-                lambda asked: doors.decide(asked, peer),
-                max_message=RELAY_REQUEST_BYTES,
-                seconds=OPEN_SECONDS,
-            )
-        except (ClosedError, UnreachableError):
-            await stream.aclose()
-            return
-        address = doors.address(request, peer)
-        doors.enter(address)
-        try:
-            if doors.is_link(request):
-                await self.link(socket, self._trust, dialed=False)
-            else:
-                await self._client(socket, doors.client(request))
-        except RefusedError as error:
-            await socket.close(UNAUTHORISED, f"{error.reason.value}: {error.message}"[:120], linger=1.0)
-        finally:
-            doors.leave(address)
+        with self.doors.visit(_address(stream)) as visit:
+            try:
+                socket, request = await accept(
+                    stream, visit.decide, max_message=RELAY_REQUEST_BYTES, seconds=OPEN_SECONDS
+                )
+            except (ClosedError, UnreachableError):
+                await stream.aclose()
+                return
+            try:
+                if self.doors.is_link(request):
+                    await self.link(socket, self._trust, dialed=False)
+                else:
+                    await self._client(socket, self.doors.client(request))
+            except RefusedError as error:
+                await socket.close(UNAUTHORISED, f"{error.reason.value}: {error.message}"[:120], linger=1.0)
 
     async def _client(self, socket: Socket, did: str) -> None:
         hub = self._driver.hub
