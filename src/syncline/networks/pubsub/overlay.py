@@ -269,7 +269,7 @@ class Overlay:
                 self.counts["lost_stream_broken"] += outbox.leaving
         finally:
             neighbour.sending_since = None
-            channel.reset()
+            channel.close()  # a reset would let the neighbour drop what it has not read yet
 
     async def _watch_slow(self) -> None:
         """Cut neighbours that take nothing. One look at all of them is far cheaper than a time-out around every write."""
