@@ -92,6 +92,63 @@ def pubsub_rpc() -> Target:
     return decode_rpc
 
 
+def relay_message() -> Target:
+    from syncline.protocols.relay.wire.messages import decode, encode
+
+    def target(data: bytes) -> object:
+        message = decode(data)
+        assert decode(encode(message)) == message
+        return message
+
+    return target
+
+
+def relay_token() -> Target:
+    from syncline.protocols.relay.rules.tokens import check_token
+
+    def target(data: bytes) -> object:
+        return check_token(
+            data.decode("utf-8", "replace"), audiences={"ws://127.0.0.1:5000"}, now=1_794_700_000_000_000
+        )
+
+    return target
+
+
+def relay_request() -> Target:
+    """What a client sends, into a whole relay; it must answer, or take it for an acknowledgement."""
+    from tests.protocols.relay.desk import Desk
+
+    def target(data: bytes) -> object:
+        desk = Desk()
+        connection = desk.client()
+        desk.tell(connection, data)
+        answers = desk.heard(connection)
+        assert len(answers) <= 1
+        return answers
+
+    return target
+
+
+def relay_link() -> Target:
+    """What a neighbour sends, text or binary by its first bit, into a whole relay."""
+    from tests.protocols.relay.desk import Desk
+    from tests.protocols.relay.test_links import FarEnd
+
+    desks = [Desk()]
+
+    def target(data: bytes) -> object:
+        if len(desks[0].disk.arrivals) + len(desks[0].hub.outbox.ready) > 200:
+            desks[0] = Desk()  # the simulated disk keeps everything, and nobody empties the outbox
+        desk = desks[0]
+        far = FarEnd(desk)
+        desk.hub.links.receive(far.link, data[1:], is_text=bool(data[:1] and data[0] & 1))
+        desk.run()
+        desk.hub.links.end(far.link)
+        return far.link.end
+
+    return target
+
+
 def names_with_keys() -> Target:
     from syncline.core.keys import public_of_did_key, public_of_peer_id
 
@@ -118,6 +175,10 @@ TARGETS: dict[str, Callable[[], Target]] = {
         sds_payload,
         sds_message,
         pubsub_rpc,
+        relay_message,
+        relay_token,
+        relay_request,
+        relay_link,
         names_with_keys,
     )
 }

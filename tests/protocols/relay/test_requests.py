@@ -280,6 +280,42 @@ def test_what_is_not_a_request_is_said_to_be_none(payload: bytes) -> None:
     assert answer["id"] is None
 
 
+@pytest.mark.parametrize(
+    "params",
+    [b'{"topic":"\xff"}', b"[" * 200_000, b'{"topics":["a\x98"]}', b'{"topic":' + b"[" * 2_000 + b"]" * 2_000 + b"}"],
+)
+@pytest.mark.parametrize("method", [b"irn_subscribe", b"irn_publish", b"irn_batchFetchMessages"])
+def test_parameters_that_cannot_be_read_are_answered(method: bytes, params: bytes) -> None:
+    desk = Desk()
+    connection = desk.client()
+    desk.tell(connection, b'{"id":1,"jsonrpc":"2.0","method":"%b","params":%b}' % (method, params))
+    [answer] = desk.heard(connection)
+    assert answer["error"]["code"] == -32600
+
+
+def test_a_fault_in_one_conversation_stops_no_other() -> None:
+    desk = Desk()
+    alice, bob = desk.client(1), desk.client(2)
+    for connection in (alice, bob):
+        desk.tell(
+            connection, rpc.request(1, "irn_publish", {"topic": NEWS, "message": connection.client.did, "ttl": 60})
+        )
+    batch = desk.hub.queue.take()
+    assert batch is not None
+    batch._works[0].step = Broken()
+    batch.done(desk.disk.append(batch.incoming, batch.state))
+    assert [type(fault) for fault in batch.faults] == [ZeroDivisionError]
+    assert desk.heard(bob)[0]["result"] is True
+
+
+class Broken:
+    def done(self, receipts: Any) -> None:
+        raise ZeroDivisionError
+
+    def failed(self, error: Exception) -> None:
+        raise AssertionError("it was kept")
+
+
 def test_other_versions_and_methods_are_refused_by_name() -> None:
     desk = Desk()
     connection = desk.client()

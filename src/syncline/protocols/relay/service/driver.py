@@ -45,6 +45,7 @@ class Driver:
         self._answered.set()
         self._in_flight = 0
         self.commits = 0
+        self.faults = 0
         self.failed_commits = 0
 
     def attach(self, port: Port, wake: Wake) -> None:
@@ -103,6 +104,9 @@ class Driver:
         if isinstance(outcome, list):
             self.commits += 1
             batch.done(outcome)
+            for fault in batch.faults:
+                self.faults += 1
+                log.error("relay_fault", exc_info=fault)
             return
         parts = batch.apart()
         if len(parts) > 1 and not outcome.retry and not isinstance(outcome, ClosedError):

@@ -138,6 +138,7 @@ class Server:
         self._ended = Signal()
         self._listener: Listener[ByteStream] | None = None
         self.doors: Doors | None = None
+        self.faults = 0  # of ours, each of which ended a connection
 
     async def bind(self, tls: ssl.SSLContext | None) -> tuple[str, int]:
         """Begin to listen; returns where."""
@@ -182,6 +183,10 @@ class Server:
                     await self._client(socket, self.doors.client(request))
             except RefusedError as error:
                 await socket.close(UNAUTHORISED, f"{error.reason.value}: {error.message}"[:120], linger=1.0)
+            except Exception:  # a fault of ours ends one connection, not the server
+                self.faults += 1
+                log.exception("relay_fault", path=request.path.partition("?")[0])
+                await socket.close(1011, "a fault of the server")
 
     async def _client(self, socket: Socket, did: str) -> None:
         hub = self._driver.hub

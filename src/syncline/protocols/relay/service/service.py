@@ -194,6 +194,7 @@ class RelayService:
             **(self._doors.statistics() if self._doors is not None else {}),
             "commits": self._driver.commits,
             "failed_commits": self._driver.failed_commits,
+            "faults": self._driver.faults + self._server.faults,
             "webhooks_called": self._webhooks.made,
             "webhooks_failed": self._webhooks.failed,
         }

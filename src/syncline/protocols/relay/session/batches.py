@@ -39,10 +39,11 @@ class Work(msgspec.Struct, eq=False, gc=False):
 class Batch:
     """Works that are committed together."""
 
-    __slots__ = ("_works", "incoming", "state")
+    __slots__ = ("_works", "faults", "incoming", "state")
 
     def __init__(self, works: Sequence[Work]) -> None:
         self._works = works
+        self.faults: list[Exception] = []
         self.incoming: list[Incoming] = [message for work in works for message in work.incoming]
         self.state: list[StateChange] = [change for work in works for change in work.state]
         entries = [entry for work in works for entry in work.entries]
@@ -62,7 +63,10 @@ class Batch:
         for work in self._works:
             count = len(work.incoming)
             if work.step is not None:
-                work.step.done(receipts[start : start + count] if count else ())
+                try:
+                    work.step.done(receipts[start : start + count] if count else ())
+                except Exception as error:  # a fault of ours in one conversation must not stop the others
+                    self.faults.append(error)
             start += count
 
     def failed(self, error: Exception) -> None:

@@ -105,7 +105,7 @@ class Caller:
             answer = rpc.decode_answer(payload)
             if answer.method == "irn_subscription":
                 return self._delivery(answer)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise DecodeError(f"not an answer of a relay: {error}") from None
         call = self._calls.pop(answer.id, None) if isinstance(answer.id, int) else None
         if call is not None:

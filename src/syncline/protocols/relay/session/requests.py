@@ -28,6 +28,7 @@ from syncline.protocols.relay.wire.messages import decode
 from syncline.protocols.relay.wire.rpc import Problem, RequestId
 
 SUBSCRIBE_COST: Final = 1 / 25  # of a request, for each topic of a batch: it is a row to write, not a message
+NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 FLOOD: Final = 3001  # the close code of a connection that goes on after so many refusals
 
 
@@ -81,7 +82,7 @@ class Requests:
         """One message of a client: a request, or its acknowledgement of a delivery."""
         try:
             call = rpc.decode_call(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_JSON as error:
             self._refuse(connection, None, RequestError(Problem.INVALID_JSON, str(error)))
             return
         if not call.method:
@@ -101,7 +102,7 @@ class Requests:
             self.answered[call.method] += 1
         except msgspec.ValidationError as error:
             self._refuse(connection, call.id, RequestError(Problem.INVALID_PARAMS, str(error)))
-        except msgspec.DecodeError as error:
+        except NOT_JSON as error:  # the parameters, which are read only now
             self._refuse(connection, call.id, RequestError(Problem.INVALID_JSON, str(error)))
         except RequestError as error:
             self._refuse(connection, call.id, error)

@@ -83,7 +83,7 @@ encode_control: Final = msgspec.json.Encoder().encode
 def decode_control(text: bytes | str) -> Control:
     try:
         return _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"not link control: {error}", about="control") from None
 
 

@@ -61,7 +61,7 @@ def read(text: str) -> Token:
         header = msgspec.json.decode(_unwrap(parts[0]), type=Header)
         claims = msgspec.json.decode(_unwrap(parts[1]), type=Claims)
         signature = _unwrap(parts[2])
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise DecodeError(f"not a token: {error}", about="token") from None
     if header.alg != ALGORITHM or header.typ != "JWT" or header.crit is not msgspec.UNSET:
         raise DecodeError("only EdDSA tokens are accepted", reason=Reason.INVALID_SIGNATURE, about="token.alg")
