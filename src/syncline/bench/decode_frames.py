@@ -14,8 +14,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from syncline.bench.report import best, case, exponent, report
+from syncline.formats.ndn.names import parse
+from syncline.formats.ndn.signing import Digest
 from syncline.protocols.relay.columns import MESSAGE_SCHEMA, decode_messages
 from syncline.protocols.relay.wire.messages import NetworkMessage, encode
+from syncline.protocols.svs.columns import OUTER_SCHEMA, decode_outer, row_of
+from syncline.protocols.svs.wire.publication import encapsulate
 
 BATCH: Final = 10_000
 BATCHES: Final = 10
@@ -29,7 +33,7 @@ Batch = tuple[pa.Array, pa.Array, pa.Array]
 def run(scale: float = 1.0) -> dict[str, Any]:
     """Measure every protocol's case."""
     batches = max(1, round(BATCHES * scale))
-    cases = [relay(batches)]
+    cases = [relay(batches), ndn(batches)]
     sizes = [BATCH // 16, BATCH // 4, BATCH]
     seconds = [best(REPEATS * 3, partial(_columns, [relay_batch(size)]))[0] for size in sizes]
     return report("decode-frames", cases, growth={"case": "relay", "rows": sizes, "exponent": exponent(sizes, seconds)})
@@ -51,6 +55,41 @@ def relay(batches: int) -> dict[str, Any]:
         bar=3.0,
         ratio=peer / ours,
     )
+
+
+def ndn(batches: int) -> dict[str, Any]:
+    """Outer Data of SVS-PS groups, against the flat parser the node itself uses for each packet."""
+    work = [ndn_batch(BATCH, SEED + number) for number in range(batches)]
+    ours, found = best(REPEATS, lambda: [decode_outer(batch) for batch in work])
+    peer, expected = best(2, lambda: [_ndn_rows(batch) for batch in work])
+    assert found == expected, "both sides must read the same"
+    rows = BATCH * batches
+    return case(
+        "NDN outer Data",
+        rows / ours,
+        rows / peer,
+        "a flat parser per row",
+        "packets/s",
+        bar=7.0,
+        ratio=peer / ours,
+    )
+
+
+def ndn_batch(count: int, seed: int = SEED) -> pa.Array:
+    """Packets of fifty publishers: most publications are one packet, some are segmented."""
+    rng = Random(seed)
+    group, signer = parse("/ndn/room"), Digest()
+    raws: list[bytes] = []
+    while len(raws) < count:
+        node, seq = parse(f"/node/{rng.randrange(50)}"), rng.randrange(1, 10**6)
+        payload = rng.randbytes(rng.choice((60, 100, 200, 1_200)))
+        name = parse(f"/chat/room-{rng.randrange(20)}/{seq}")
+        raws += encapsulate(node, group, seq, name, payload, inner=signer, outer=signer, largest=500)
+    return pa.array(raws[:count], pa.binary())
+
+
+def _ndn_rows(batch: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([row_of(raw) for raw in batch.to_pylist()], schema=OUTER_SCHEMA)
 
 
 _COMPARED: Final = ["version", "tag", "prompt", "timestamp", "ttl", "message"]

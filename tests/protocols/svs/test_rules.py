@@ -176,6 +176,10 @@ def test_a_bad_sync_interest_is_rejected_and_tells_nothing(raw: bytes, expected:
 
 def test_each_of_the_four_keys_wrong_in_turn_is_refused_at_its_own_step() -> None:
     wrong = Hmac(b"wrong")
+    assert [reason(packets()[0]), reason(mapping())] == [(None, ""), (None, "")]
+    assert reason(packets(outer=INNER)[0]) == (Reason.INVALID_SIGNATURE, "outer")  # not even a key of another kind
+    assert reason(packets(inner=OUTER)[0]) == (Reason.INVALID_SIGNATURE, "inner")
+    assert reason(mapping(signer=OUTER)) == (Reason.INVALID_SIGNATURE, "mapping")
     assert reason(packets(outer=wrong)[0]) == (Reason.INVALID_SIGNATURE, "outer")
     assert reason(packets(inner=wrong)[0]) == (Reason.INVALID_SIGNATURE, "inner")
     assert reason(mapping(signer=wrong)) == (Reason.INVALID_SIGNATURE, "mapping")
