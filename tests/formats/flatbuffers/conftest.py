@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from syncline.formats.flatbuffers import Schema, fbs
+from syncline.formats.flatbuffers.linking import link
 from tests.formats.flatbuffers.objects import generate
 
 HERE = Path(__file__).parent
@@ -15,7 +16,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def zoo() -> Schema:
-    return fbs.link(fbs.with_includes("zoo.fbs", lambda name: (HERE / name).read_text()), "Zoo")
+    return link(fbs.with_includes("zoo.fbs", lambda name: (HERE / name).read_text()), "Zoo")
 
 
 @pytest.fixture(scope="session")

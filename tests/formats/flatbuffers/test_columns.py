@@ -15,6 +15,7 @@ import pytest
 from syncline.core.errors import UsageError
 from syncline.formats.flatbuffers import Fault, Reader, Schema, Writer, fbs
 from syncline.formats.flatbuffers.columns import ColumnDecoder
+from syncline.formats.flatbuffers.linking import link
 from syncline.testing.flatbuffers import mutated, random_value
 from tests.formats.flatbuffers.flat import alone_as_in_batch, check
 
@@ -25,7 +26,7 @@ TEXT = (Path(__file__).parent / "zoo.fbs").read_text() + (Path(__file__).parent 
 def pen() -> Schema:
     """The zoo without what contains itself: that has no end of columns."""
     text = TEXT.replace("cubs: [Lion];", "").replace("boss: Keeper;", "").replace('include "zoo_parts.fbs";', "")
-    return fbs.link({"zoo": fbs.parse(text)}, "Zoo")
+    return link({"zoo": fbs.parse(text)}, "Zoo")
 
 
 def batch(schema: Schema, seed: int, count: int, density: float | None = None) -> list[bytes]:
@@ -70,7 +71,7 @@ def test_the_fault_of_a_row_is_the_row_readers(pen: Schema) -> None:
 
 
 def test_a_null_is_a_bad_row() -> None:
-    schema = fbs.link({"t": fbs.parse("table T { a: int = 3; }")}, "T", "TEST")
+    schema = link({"t": fbs.parse("table T { a: int = 3; }")}, "T", "TEST")
     found = ColumnDecoder(schema, strict=True).decode(pa.array([None, Writer(schema).encode({})], pa.binary()))
     assert found.batch.to_pylist() == [{"a": None}, {"a": 3}]
     assert list(found.faults) == [Fault.LENGTH, Fault.NONE]
@@ -136,7 +137,7 @@ def test_a_table_that_contains_itself_has_no_columns(zoo: Schema) -> None:
         ColumnDecoder(zoo)
 
 
-NEST = fbs.link(
+NEST = link(
     {"t": fbs.parse("table T { texts: [string]; us: [U]; } table U { vs: [V]; } table V { a: double; b: double; }")},
     "T",
     "TEST",

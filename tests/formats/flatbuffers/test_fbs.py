@@ -9,12 +9,13 @@ import pytest
 
 from syncline.core.errors import UsageError
 from syncline.formats.flatbuffers import Kind, Schema, fbs
+from syncline.formats.flatbuffers.linking import link
 
 HERE = Path(__file__).parent
 
 
 def linked(text: str, root: str = "T", identifier: str = "TEST") -> Schema:
-    return fbs.link({"t": fbs.parse(text)}, root, identifier)
+    return link({"t": fbs.parse(text)}, root, identifier)
 
 
 def test_a_union_takes_two_slots_and_later_fields_move_on(zoo: Schema) -> None:

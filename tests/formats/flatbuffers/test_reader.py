@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from syncline.core.errors import DecodeError
 from syncline.core.verdict import Reason
 from syncline.formats.flatbuffers import Fault, Reader, Schema, Writer, fbs
+from syncline.formats.flatbuffers.linking import link
 from syncline.testing.flatbuffers import mutated, random_value
 
 
 def small(text: str) -> Schema:
-    return fbs.link({"t": fbs.parse(text)}, "T", "TEST")
+    return link({"t": fbs.parse(text)}, "T", "TEST")
 
 
 TEXT = small("table T { name: string; number: uint; names: [string]; ints: [int]; inner: T; inners: [T]; }")

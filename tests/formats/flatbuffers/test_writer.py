@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from syncline.core.errors import UsageError
 from syncline.formats.flatbuffers import Reader, Schema, Writer, fbs
+from syncline.formats.flatbuffers.linking import link
 from syncline.testing.flatbuffers import random_value
 from tests.formats.flatbuffers.objects import in_full, packed, unpacked
 
@@ -112,7 +113,7 @@ def test_the_nearest_name_is_hinted_at(zoo: Schema) -> None:
 
 
 def test_a_value_nested_without_end_is_refused() -> None:
-    schema = fbs.link({"t": fbs.parse("table T { inner: T; }")}, "T", "TEST")
+    schema = link({"t": fbs.parse("table T { inner: T; }")}, "T", "TEST")
     value: dict[str, Any] = {}
     value["inner"] = value
     with pytest.raises(UsageError, match="too deeply"):

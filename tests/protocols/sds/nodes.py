@@ -24,8 +24,9 @@ from syncline.testing.clock import FakeClock
 class Running:
     """A node, its host and its service."""
 
-    def __init__(self, node: Node, host: Libp2pHost) -> None:
+    def __init__(self, node: Node, host: Libp2pHost, fabric: MemoryFabric) -> None:
         self.node = node
+        self.fabric = fabric
         self.host = host
         service = node.services["sds"]
         assert isinstance(service, SdsService)
@@ -65,7 +66,7 @@ async def nodes(
             node = await stack.enter_async_context(
                 running(loaded, key=key, clock=clock, plugins={"sds": PLUGIN}, networks=MemoryNetworks(host))
             )
-            made.append(Running(node, host))
+            made.append(Running(node, host, fabric))
         yield made
 
 

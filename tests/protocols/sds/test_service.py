@@ -11,13 +11,21 @@ import anyio
 import msgspec
 import pytest
 
-from syncline.core.errors import ClosedError, RefusedError, SettingsError, UnreachableError, UsageError
+from syncline.core.errors import (
+    ClosedError,
+    DecodeError,
+    OverloadedError,
+    RefusedError,
+    SettingsError,
+    UnreachableError,
+    UsageError,
+)
 from syncline.core.keys import NodeKey
 from syncline.core.limits import SDS_MESSAGE_BYTES
 from syncline.core.record import Direction
 from syncline.core.verdict import Outcome, Reason
 from syncline.networks.host import Stream
-from syncline.protocols.sds import wire
+from syncline.protocols.sds import rules, wire
 from syncline.protocols.sds.catalogue import standard
 from syncline.protocols.sds.rules import signed_publish
 from syncline.protocols.sds.service import SdsSettings
@@ -305,6 +313,7 @@ async def test_the_end_of_a_stream_ends_its_subscriptions(tmp_path: Path) -> Non
 # asking, following, catching up
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_a_query_brings_verified_records_in_pages(tmp_path: Path) -> None:
     async with nodes(tmp_path, 2, publish_rate=0) as [alice, bob]:
         for number in range(1, 31):
@@ -411,6 +420,55 @@ async def test_catching_up_brings_all_that_is_missing_and_hardly_more_bytes(tmp_
         assert caught.rounds >= 2
         again = await alice.sds.sync(bob.peer_id)
         assert (again.records, again.accepted) == (0, 0)
+
+
+async def test_a_peer_that_answers_a_sync_with_what_nobody_asked_for_is_left(tmp_path: Path) -> None:
+    """One that says there is more and sends nothing, and one that sends forgeries."""
+    async with nodes(tmp_path, 1) as [alice]:
+        fabric_key = NodeKey(bytes([9]) * 32)
+        async with alice.fabric.host(fabric_key) as liar:
+            answers: list[Message] = []
+
+            async def lie(stream: Stream) -> None:
+                peer = Bare(stream)
+                await peer.say(greeting(["OMM", "CDM"]))
+                while not isinstance(asked := await peer.hear(), wire.Sync):
+                    pass
+                await peer.say(*(msgspec.structs.replace(each, sync_id=asked.sync_id) for each in answers))
+                await stream.receive()
+
+            liar.handle_stream(wire.PROTOCOL_ID, lie, FRAMING)
+            await alice.host.connect(liar.addresses[0])
+            answers += [wire.SyncResponse(has_more=True)]
+            with pytest.raises(DecodeError, match="nobody asked for"):
+                await alice.sds.sync(liar.peer_id)
+            forged = rules.held(message(STRANGER, alice.node.clock.now(), signature=bytes(64)), 0)
+            answers[:] = [wire.SyncResponse(records=(forged,), has_more=True), wire.SyncResponse(has_more=True)]
+            with pytest.raises(DecodeError, match="nobody asked for"):
+                await alice.sds.sync(liar.peer_id)
+        assert [record.reason for record in alice.records()] == [Reason.INVALID_SIGNATURE]
+
+
+async def test_a_full_disk_refuses_publishes_for_now_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with nodes(tmp_path, 2) as [alice, bob], bare(alice, bob) as peer:
+
+        async def full(*arguments: Any) -> Any:
+            raise OverloadedError("the disk is almost full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(bob.node.receiver, "receive", full)
+            await peer.say(message(STRANGER, alice.node.clock.now()))
+            error = await peer.error()
+            assert (error.code, error.request_id, error.retry_after) == (3, "m1", 1)
+            await line(alice, bob)
+            await alice.sds.send("OMM", {"NORAD_CAT_ID": 5})
+            with anyio.fail_after(5):
+                while not bob.sds.statistics()["gossip_overloaded"]:
+                    await anyio.sleep(0.01)
+        await peer.say(message(STRANGER, alice.node.clock.now(), 2))
+        assert isinstance(await peer.hear(), Ack)
 
 
 async def test_a_service_that_does_not_run_says_so(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from syncline.core.errors import UsageError
 from syncline.formats.flatbuffers import Reader, Schema, Writer, fbs
+from syncline.formats.flatbuffers.linking import link
 
 NAMES: Final = (
     "BOV", "CAT", "CDM", "CRM", "CSM", "CTR", "EME", "EOO", "EOP", "EPM", "HYP", "IDM", "LCC", "LDM", "MET", "MPE",
@@ -55,5 +56,5 @@ def standard(name: str) -> Standard:
 def _standard(name: str) -> Standard:
     folder = files("syncline.protocols.sds") / "schemas"
     documents = fbs.with_includes(f"{name}.fbs", lambda file: (folder / file).read_text())
-    schema = fbs.link(documents, name)
+    schema = link(documents, name)
     return Standard(schema, Reader(schema), Writer(schema))

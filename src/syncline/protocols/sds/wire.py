@@ -19,6 +19,7 @@ from syncline.core.errors import DecodeError
 from syncline.core.limits import SDS_ANSWER_BYTES, SDS_MESSAGE_BYTES
 from syncline.core.verdict import Reason
 from syncline.formats.flatbuffers import Reader, Writer, fbs
+from syncline.formats.flatbuffers.linking import link
 
 PROTOCOL_ID: Final = "/spacedatanetwork/sds-exchange/1.0.0"
 VERSION: Final = "1.0.0"
@@ -209,5 +210,5 @@ def record_id(message: Publish) -> bytes:
 def codec(identifier: bytes) -> tuple[Reader, Writer]:
     """What reads and writes the message of this file identifier."""
     text = (files("syncline.protocols.sds") / "messages.fbs").read_text()
-    schema = fbs.link({"messages": fbs.parse(text)}, KINDS[identifier][1], identifier.decode())
+    schema = link({"messages": fbs.parse(text)}, KINDS[identifier][1], identifier.decode())
     return Reader(schema), Writer(schema)

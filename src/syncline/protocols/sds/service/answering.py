@@ -30,6 +30,7 @@ from syncline.protocols.sds.wire import FRAME_OVERHEAD, Publish
 
 FAREWELL_SECONDS: Final = 5.0  # for a peer to read why the stream is ended
 StorePublish = Callable[[Publish, bytes, str], Awaitable[Arrival]]
+TellNetwork = Callable[[Publish, bytes], Awaitable[None]]
 
 
 class Answering:
@@ -45,6 +46,7 @@ class Answering:
         news: News,
         scans: anyio.CapacityLimiter,
         store: StorePublish,
+        tell: TellNetwork,
         blame: Callable[[str], None],
     ) -> None:
         self._stream = stream
@@ -54,6 +56,7 @@ class Answering:
         self._news = news
         self._scans = scans
         self._store = store
+        self._tell = tell
         self._blame = blame
         self._feeds: dict[str, anyio.CancelScope] = {}
         self._running = 0
@@ -101,8 +104,9 @@ class Answering:
                     self._blame(why)
                 case Store(message, raw):
                     arrival = await self._store(message, raw, self._stream.peer)
-                    if not await self._act(self._session.stored(message, arrival), tasks):
-                        return False
+                    await self._act(self._session.stored(message, arrival), tasks)
+                    if arrival.accepted:  # acknowledged first: neighbours may be slow
+                        await self._tell(message, raw)
                 case Serve(scan):
                     self._running += not scan.is_live
                     tasks.start_soon(self._feed if scan.is_live else self._answer, scan)

@@ -16,10 +16,11 @@ import msgspec
 import structlog
 
 from syncline.core import limits
-from syncline.core.errors import DecodeError, SynclineError
+from syncline.core.errors import DecodeError, SynclineError, UnavailableError
 from syncline.core.limits import SECOND
 from syncline.core.ports import Ground, RecordQuery
 from syncline.core.record import Incoming
+from syncline.core.verdict import Reason, Verdict
 from syncline.formats.records import iso_time
 from syncline.networks.host import Host, PeerEvent
 from syncline.protocols.sds.bloom import IDS_MAX, Bloom
@@ -33,6 +34,8 @@ ROUNDS_MAX: Final = 8
 MARGIN: Final = 600 * SECOND  # clocks differ, and a peer commits in another order than it receives
 FULL_SECONDS: Final = 3_600.0
 TIMEOUT: Final = 30.0
+RUN_SECONDS: Final = 1_800.0
+USELESS_MAX: Final = 10_000  # records of one round that are neither new nor good, after which nothing more is believed
 REMEMBERED_PEERS: Final = 1_000
 
 
@@ -98,20 +101,28 @@ class CatchUp:
         known = self._followed.pop(peer, _Followed(0, 0, now))
         is_full = thorough or known.last == 0 or now - known.full_at >= FULL_SECONDS
         since = 0 if is_full else max(known.before - MARGIN, 0)
+        try:
+            with anyio.fail_after(RUN_SECONDS):
+                caught, newest = await self._rounds(peer, since, least=2 if thorough else 1)
+        except TimeoutError:
+            raise UnavailableError("the peer did not come to an end", about=peer) from None
+        newest = max(known.last, min(newest, self._ground.clock.now()))  # a peer may say any time; our own bounds it
+        self._followed[peer] = _Followed(known.last, newest, now if is_full else known.full_at)
+        if len(self._followed) > REMEMBERED_PEERS:
+            self._followed.popitem(last=False)
+        return caught
+
+    async def _rounds(self, peer: str, since: int, *, least: int) -> tuple[Caught, int]:
+        """What came, and when the peer received the latest of it."""
         records = accepted = rounds = newest = 0
         async with asking(self._host, peer, self._schemas, self._ground.clock, timeout=TIMEOUT) as talk:
             while rounds < ROUNDS_MAX:
                 came, new, latest = await self._one(talk, peer, since)
                 rounds, records, accepted = rounds + 1, records + came, accepted + new
                 newest = max(newest, latest)
-                if not new and rounds > thorough:
+                if not new and rounds >= least:
                     break
-            caught = Caught(peer=peer, rounds=rounds, records=records, accepted=accepted, bytes=talk.received)
-        newest = max(known.last, min(newest, self._ground.clock.now()))  # a peer may say any time; our own bounds it
-        self._followed[peer] = _Followed(known.last, newest, now if is_full else known.full_at)
-        if len(self._followed) > REMEMBERED_PEERS:
-            self._followed.popitem(last=False)
-        return caught
+            return Caught(peer=peer, rounds=rounds, records=records, accepted=accepted, bytes=talk.received), newest
 
     async def _one(self, talk: Asking, peer: str, since: int) -> tuple[int, int, int]:
         """One round: how many records came, how many were new, and when the peer received the latest of them."""
@@ -137,6 +148,9 @@ class CatchUp:
             latest = max([latest, *(_time(each.received_at) for each in records)])
             if part.last:
                 return came, new, latest
+            if came - new > USELESS_MAX or not records:
+                self._host.blame(peer)
+                raise DecodeError("the peer sends what nobody asked for", reason=Reason.INVALID_FIELD, about=peer)
 
     async def _keep(self, peer: str, records: tuple[Held, ...]) -> int:
         if not records:
@@ -154,6 +168,9 @@ class CatchUp:
         ]
         receipts = await self._ground.sink.receive(incoming)
         self._news.tell(receipts)
+        faults = sum(Verdict(each.arrival.verdict, each.arrival.reason).blames_sender for each in receipts)
+        if faults:
+            self._host.blame(peer, faults)
         return sum(receipt.accepted for receipt in receipts)
 
     async def _held(self, since: int) -> tuple[list[bytes], int]:

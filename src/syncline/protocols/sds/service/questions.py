@@ -15,6 +15,7 @@ from syncline.core import limits
 from syncline.core.errors import DecodeError, UsageError
 from syncline.core.ports import Ground, Receipt
 from syncline.core.record import Incoming
+from syncline.core.verdict import Verdict
 from syncline.networks.host import Host
 from syncline.protocols.sds.catalogue import plain_name, standard
 from syncline.protocols.sds.filters import Condition, compiled, from_where
@@ -112,11 +113,13 @@ class Questions:
         schemas, clock = self._context.schemas, self._ground.clock
         async with asking(host, peer, schemas, clock, timeout=math.inf) as talk:
             await talk.ask(talk.session.subscribe(subscribe))
-            yield Pushes(self, talk, subscribe.subscription_id)
+            yield Pushes(self, host, talk, subscribe.subscription_id)
 
-    async def take(self, pushed: Pushed, peer: str) -> Receipt:
-        """Keep what a peer pushed."""
+    async def take(self, host: Host, pushed: Pushed, peer: str) -> Receipt:
+        """Keep what a peer pushed; it answers for what it hands on."""
         [receipt] = await self._store(peer, [(pushed.message.schema, pushed.raw)])
+        if Verdict(receipt.arrival.verdict, receipt.arrival.reason).blames_sender:
+            host.blame(peer)
         return receipt
 
     async def _store(self, peer: str, raws: Sequence[tuple[str, bytes]]) -> list[Receipt]:
@@ -133,8 +136,9 @@ class Questions:
 class Pushes:
     """What a peer pushes, kept before it is handed over; ends with an error when the peer ends it."""
 
-    def __init__(self, questions: Questions, talk: Asking, subscription_id: str) -> None:
+    def __init__(self, questions: Questions, host: Host, talk: Asking, subscription_id: str) -> None:
         self._questions = questions
+        self._host = host
         self._talk = talk
         self._name = subscription_id
 
@@ -143,7 +147,8 @@ class Pushes:
 
     async def __anext__(self) -> Receipt:
         """What became of the next message."""
-        return await self._questions.take(await self._talk.push(self._name), self._talk.session.peer)
+        pushed = await self._talk.push(self._name)
+        return await self._questions.take(self._host, pushed, self._talk.session.peer)
 
 
 def condition_of(where: Where, schema: str) -> Condition:

@@ -15,13 +15,14 @@ import anyio
 import msgspec
 
 from syncline.core import limits
-from syncline.core.errors import ClosedError, UsageError
+from syncline.core.errors import ClosedError, OverloadedError, UsageError
 from syncline.core.ports import Ground, StateChange, WebMount
 from syncline.core.record import Arrival, Incoming
+from syncline.core.verdict import Reason, ignore
 from syncline.networks.host import Host, Stream
 from syncline.protocols.sds.catalogue import plain_name
 from syncline.protocols.sds.filters import from_where
-from syncline.protocols.sds.rules import PROTOCOL, topic_of
+from syncline.protocols.sds.rules import PROTOCOL, judge, topic_of
 from syncline.protocols.sds.service.answering import Answering
 from syncline.protocols.sds.service.asking import FRAMING, Found
 from syncline.protocols.sds.service.catchup import CatchUp, Caught
@@ -121,6 +122,7 @@ class SdsService:
             news=self._news,
             scans=self._scans,
             store=self._store,
+            tell=self._tell,
             blame=lambda why: self._blame(stream.peer),
         )
         await answering.run()
@@ -130,15 +132,18 @@ class SdsService:
         self._host.blame(peer)
 
     async def _store(self, message: Publish, raw: bytes, peer: str) -> Arrival:
-        """A publish on a stream: kept like any other, and if it is news, told to the network."""
+        """A publish on a stream: kept like any other. While the disk is full it is refused for now."""
         topic, now = topic_of(self._context.network, message.schema), self._ground.clock.now()
-        [receipt] = await self._ground.sink.receive(
-            [Incoming(protocol=PROTOCOL, topic=topic, raw=raw, peer=peer, received_at=now)]
-        )
+        incoming = Incoming(protocol=PROTOCOL, topic=topic, raw=raw, peer=peer, received_at=now)
+        try:
+            [receipt] = await self._ground.sink.receive([incoming])
+        except OverloadedError:
+            return judge(incoming, self._context).judged(ignore(Reason.OVERLOADED))
         self._news.tell([receipt])
-        if receipt.accepted:
-            await self._host.gossip.publish(topic, raw)
         return receipt.arrival
+
+    async def _tell(self, message: Publish, raw: bytes) -> None:
+        await self._host.gossip.publish(topic_of(self._context.network, message.schema), raw)
 
     # publishing
 
