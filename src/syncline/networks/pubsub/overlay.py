@@ -61,7 +61,9 @@ class Channel(Protocol):
 
     async def send(self, data: bytes) -> None: ...
 
-    def reset(self) -> None: ...
+    def close(self) -> None:
+        """End our side; the peer still gets all that was sent."""
+        ...
 
 
 class Links(Protocol):
