@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from syncline.bench import ndn, svs
+from tests.interop.conftest import npm
+
+__all__ = ["npm"]  # a fixture
 
 
 def test_both_codecs_do_the_same_exchanges() -> None:

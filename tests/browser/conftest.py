@@ -23,8 +23,9 @@ FLAGS = [
 HOSTILE = '<img src=x onerror="window.hacked=true"><script>window.hacked=true</script>'
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one module only: while Playwright runs, its event loop keeps asyncio in this thread to itself."""
     program = next(
         (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
     )
