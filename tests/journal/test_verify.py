@@ -21,6 +21,7 @@ from syncline.journal.export import export
 from syncline.journal.inspect import Count, inspect
 from syncline.journal.recover import export_salvage, recover
 from syncline.journal.salvage import salvage
+from syncline.journal.terms import FOREVER
 from syncline.journal.verify import verify
 from tests.journal.conftest import HandClock, arrival, execute
 
@@ -87,7 +88,8 @@ def test_a_changed_or_missing_row_is_named(journal: Journal, damage: str, proble
 
 def test_two_live_records_of_one_id_are_named(journal: Journal) -> None:
     filled(journal)
-    execute(journal, "INSERT INTO terms VALUES (zeroblob(16), 1), (zeroblob(16), 2)")
+    for lsn in (1, 2):
+        execute(journal, f"INSERT INTO terms VALUES (x'{bytes(16).hex()}{lsn:016x}{FOREVER:016x}')")
     problems = [found.what for found in verify(journal.path).problems]
     assert problems == ["records 1 and 2 are accepted under the same id"]
 

@@ -15,6 +15,7 @@ from syncline.core.errors import UsageError
 from syncline.core.verdict import Outcome, Reason, Verdict
 
 SEQ_MAX: Final = 2**64 - 1
+_ACCEPT: Final = Outcome.ACCEPT  # looking up a member of an enum is slow, and this is asked for every message
 
 
 class Direction(StrEnum):
@@ -64,7 +65,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def accepted(self) -> bool:
-        return self.verdict is Outcome.ACCEPT
+        return self.verdict is _ACCEPT
 
     def judged(self, verdict: Verdict) -> Arrival:
         """The same arrival under another verdict; an ignored one keeps no raw bytes."""

@@ -1,8 +1,8 @@
 """From terms to records, and which ids are taken.
 
 Terms are hashes and fall all over a B-tree; writing a page for each would cost several times what the records cost. So
-the terms of new records wait in memory and are merged into their table in sorted slices. Those in memory are the terms
-of the newest records and are read from them again when the journal opens.
+the entries of new records wait in memory and are merged into their table in sorted slices. Those in memory are the
+entries of the newest records and are read from them again when the journal opens.
 """
 
 from __future__ import annotations
@@ -13,122 +13,119 @@ from typing import Any, Final
 import apsw
 
 from syncline.core import limits
-from syncline.journal.database import insert
-from syncline.journal.rows import COLUMNS, SELECT
-from syncline.journal.terms import Lexicon, Span
+from syncline.journal.rows import SELECT
+from syncline.journal.terms import Lexicon, Span, Terms, entries, expiry_of, lsn_of
 
-FOREVER: Final = 2**63 - 1
-_EXPIRES_AT: Final = COLUMNS.index("expires_at") + 1
-_VERDICT: Final = COLUMNS.index("verdict") + 1
-Entry = tuple[int, int | None, tuple[bytes, ...]]  # lsn; when it expires, None if it was refused; terms
+Entry = tuple[int, int | None, Terms]  # lsn; when the name is free again, None if it was not taken; terms
 
-_LIVE: Final = """
-SELECT n.value, coalesce(r.expires_at, ?) FROM carray(?) n JOIN records r ON r.lsn =
-    (SELECT lsn FROM terms WHERE term = n.value ORDER BY lsn DESC LIMIT 1)
-"""
+# When the name in column {0} is free again; no row if nobody ever took it. Blobs compare as big-endian numbers do.
+_EXPIRY: Final = (
+    "(SELECT substr(entry, 25) FROM terms WHERE entry BETWEEN {0} AND CAST({0} || x'ff' AS BLOB) "
+    "ORDER BY entry DESC LIMIT 1)"
+)
+_EXPIRIES: Final = f"SELECT n.value, {_EXPIRY.format('n.value')} FROM carray(?) n"  # noqa: S608
+_MERGE: Final = "INSERT OR IGNORE INTO terms SELECT value FROM carray(?)"
 
 
 def taken(column: str) -> str:
-    """SQL: whether a live accepted record in the table bears the name in `column`. Binds the present time."""
-    return (
-        f"EXISTS (SELECT 1 FROM records r WHERE coalesce(r.expires_at, {FOREVER}) > ? AND r.lsn = "  # noqa: S608
-        f"(SELECT lsn FROM terms WHERE term = {column} ORDER BY lsn DESC LIMIT 1))"
-    )
+    """SQL: whether a live record in the table bears the name in this column. Binds the present time (`moment`)."""
+    return f"coalesce({_EXPIRY.format(column)} > ?, FALSE)"
 
 
-def expiry(expires_at: int | None) -> int:
-    return FOREVER if expires_at is None else expires_at
+def moment(now: int) -> bytes:
+    """A time as entries hold it."""
+    return max(now, 0).to_bytes(8, "big")
 
 
 class _Buffer:
-    """Terms in memory, in 256 buckets by their first byte: bucket after bucket they leave in sorted order."""
+    """Entries in memory, in 256 buckets by their first byte: bucket after bucket they leave in sorted order."""
 
     __slots__ = ("buckets", "expiry", "left", "newest", "next")
 
     def __init__(self) -> None:
-        self.buckets: list[list[tuple[bytes, int]]] = [[] for _ in range(256)]
-        self.expiry: dict[bytes, int] = {}  # of accepted names
-        self.left = 0  # terms not in the table yet
+        self.buckets: list[list[bytes]] = [[] for _ in range(256)]
+        self.expiry: dict[bytes, int] = {}  # of names
+        self.left = 0  # entries not in the table yet
         self.newest = 0  # lsn
         self.next = 0  # bucket
 
 
 class Slice:
-    """Terms that are in the table once the transaction commits."""
+    """Entries that are in the table once the transaction commits."""
 
     __slots__ = ("count", "indexed", "next")
 
     def __init__(self, following: int, count: int, indexed: int | None) -> None:
         self.next = following
         self.count = count
-        self.indexed = indexed  # up to this lsn all terms are then in the table; None if that has not moved
+        self.indexed = indexed  # up to this lsn all entries are then in the table; None if that has not moved
 
 
 class Index:
-    """The terms of all records: those in the table, those being merged into it, and those of the newest records."""
+    """The entries of all records: those in the table, those being merged into it, and those of the newest records."""
 
     def __init__(self, connection: apsw.Connection, lexicon: Lexicon, indexed: int) -> None:
         self.lexicon = lexicon
-        self.indexed = indexed  # the terms of every record up to this lsn are in the table
+        self.indexed = indexed  # the entries of every record up to this lsn are in the table
         self._new = _Buffer()
         self._old = _Buffer()  # being merged
-        self._since = 0  # terms added since the last slice left
+        self._since = 0  # entries added since the last slice left
         self.load(connection, indexed)
 
     def __len__(self) -> int:
-        """How many terms wait in memory."""
+        """How many entries wait in memory."""
         return self._new.left + self._old.left
 
     def load(self, connection: apsw.Connection, after: int) -> None:
-        """Remember the terms of the records after this lsn."""
+        """Remember the entries of the records after this lsn."""
         rows: Any = connection.execute(f"{SELECT} WHERE lsn > ? ORDER BY lsn", (after,))
-        for row in rows:
-            terms = self.lexicon.of(row[1:])
-            self.add([(row[0], expiry(row[_EXPIRES_AT]) if row[_VERDICT] == "accept" else None, terms)])
+        for lsn, *columns in rows:
+            self.add([(lsn, expiry_of(columns), self.lexicon.of(columns))])
 
     def waiting(self, spans: list[Span]) -> tuple[list[int], int]:
-        """Records that have such terms and may not be in the table, and up to which lsn the table has all.
+        """Records with entries there that may not be in the table, and up to which lsn the table has all.
 
         Any thread may ask. Memory is read first: what has left it by then is in the table.
         """
-        lsns = [
-            lsn
+        lsns = {
+            lsn_of(entry)
             for first, last in spans
             for buffer in (self._old, self._new)
-            for term, lsn in buffer.buckets[first[0]]
-            if first <= term <= last
-        ]
+            for entry in buffer.buckets[first[0]]
+            if first <= entry <= last
+        }
         indexed = self.indexed
-        return [lsn for lsn in lsns if lsn > indexed], indexed
+        return sorted(lsn for lsn in lsns if lsn > indexed), indexed
 
     def remembers(self, names: Iterable[bytes], now: int) -> bool:
-        """Whether a live accepted record among the newest ones bears one of `names`."""
+        """Whether a live record among the newest ones bears one of `names`."""
         new, old = self._new.expiry, self._old.expiry
         return any(new.get(name, old.get(name, 0)) > now for name in names)
 
     def live(self, connection: apsw.Connection, names: list[bytes], now: int) -> set[bytes]:
-        """Those of `names` that a live accepted record bears."""
+        """Those of `names` that a live record bears."""
         if not names:
             return set()
-        stored: Any = connection.execute(_LIVE, (FOREVER, apsw.carray(tuple(names))))
-        table: dict[bytes, int] = dict(stored)
+        found: Any = connection.execute(_EXPIRIES, (apsw.carray(tuple(names)),))
+        table = {name: int.from_bytes(expiry, "big") for name, expiry in found if expiry is not None}
         new, old = self._new.expiry, self._old.expiry  # newer than the table
         return {name for name in names if new.get(name, old.get(name, table.get(name, 0))) > now}
 
-    def add(self, entries: list[Entry]) -> None:
+    def add(self, records: list[Entry]) -> None:
         """Remember newly committed records."""
-        if not entries:
+        if not records:
             return
-        buffer = self._new
-        buckets, expiries, count = buffer.buckets, buffer.expiry, 0
-        for lsn, expires, terms in entries:
-            if expires is not None:
-                expiries[terms[0]] = expires
-            for term in terms:
-                buckets[term[0]].append((term, lsn))
-            count += len(terms)
+        buffer, count = self._new, 0
+        buckets, expiries = buffer.buckets, buffer.expiry
+        for lsn, expiry, terms in records:
+            found = entries(lsn, expiry, terms)
+            if expiry is not None:
+                expiries[terms[0]] = expiry
+            for entry in found:
+                buckets[entry[0]].append(entry)
+            count += len(found)
         buffer.left += count
-        buffer.newest = entries[-1][0]
+        buffer.newest = records[-1][0]
         self._since += count
 
     def due(self) -> bool:
@@ -140,16 +137,17 @@ class Index:
     def merge(self, connection: apsw.Connection) -> Slice:
         """Put the next slice into the table, inside the caller's transaction; `settle` it once that is committed.
 
-        Twice as many terms leave as come in, so one buffer is always merged before the other is full.
+        Twice as many entries leave as come in, so one buffer is always merged before the other is full.
         """
         if not self._old.left:
             self._old, self._new = self._new, _Buffer()
-        old, chosen = self._old, list[tuple[bytes, int]]()
-        following = old.next
+        old, following = self._old, self._old.next
+        chosen: list[bytes] = []
         while following < 256 and len(chosen) < max(2 * self._since, limits.JOURNAL_TERMS_SLICE):
             chosen += sorted(old.buckets[following])
             following += 1
-        insert(connection, "INSERT OR IGNORE INTO terms", "column1, column2", chosen)
+        if chosen:
+            connection.execute(_MERGE, (apsw.carray(tuple(chosen)),))
         if following < 256:
             return Slice(following, len(chosen), None)
         connection.execute("UPDATE head SET indexed = ?", (old.newest,))
@@ -161,5 +159,5 @@ class Index:
         self._old.next = done.next
         self._old.left -= done.count
         if done.indexed is not None:
-            self.indexed = done.indexed  # before the terms leave memory: see `waiting`
+            self.indexed = done.indexed  # before the entries leave memory: see `waiting`
             self._old = _Buffer()

@@ -1,4 +1,7 @@
-"""A RecordQuery as SQL that an index answers. Knows the tables, opens nothing."""
+"""Answers to a RecordQuery, from an index wherever one can help. Knows the tables, opens nothing.
+
+The table of terms is an access path only: every row it leads to is held against all of the query.
+"""
 
 from __future__ import annotations
 
@@ -11,92 +14,106 @@ import apsw
 from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
-from syncline.journal.rows import COLUMNS, Row, seq_bytes
-from syncline.journal.terms import Span
+from syncline.journal.rows import SELECT, Row, seq_bytes
+from syncline.journal.terms import Span, lsn_of
 
-_COLUMNS: Final = ", ".join(f"r.{name}" for name in ("lsn", *COLUMNS))
-# An index that is not in the order of lsn: SQLite alone would sort whole rows, or read all of them in order. This way
-# it collects numbers from the index and visits only the rows it returns.
-_BY_TIME: Final = "r.lsn IN (SELECT lsn FROM records WHERE {})"
-
-
-class Part:
-    """A statement that answers a part of a query; the parts follow one another in the order asked for."""
-
-    def __init__(self, source: str, terms: list[str], bindings: list[Any], order: str = "r.lsn") -> None:
-        self._source = source
-        self._order = order
-        self._terms = terms
-        self._bindings = bindings
-
-    def text(self, query: RecordQuery, limit: int) -> tuple[str, list[Any]]:
-        where, bindings = _conditions(query, timed=self._source == "records r")
-        terms = " AND ".join([*self._terms, *where])
-        order = f"{self._order} {'DESC' if query.descending else 'ASC'}"
-        statement = f"SELECT {_COLUMNS} FROM {self._source} WHERE {terms} ORDER BY {order} LIMIT {limit}"  # noqa: S608
-        return statement, [*self._bindings, *bindings]
+# SQLite alone would rather read all records in the order of lsn than sort what this index finds. This way it collects
+# numbers from the index and visits only the rows it returns.
+_BY_TIME: Final = "lsn IN (SELECT lsn FROM records WHERE {})"
+_AMONG: Final = "lsn IN (SELECT value FROM carray(?))"
+_PAGE: Final = 4_096  # entries looked up at once
 
 
-def parts(query: RecordQuery, spans: list[Span] | None, waiting: list[int] | None, indexed: int) -> list[Part]:
-    """How to answer: by the table of terms as far as it goes, then by the records that `waiting` names.
-
-    If `waiting` is None, the records that the table does not cover are read one by one.
-    """
-    if spans is None:
-        return [Part("records r", [], [])]
-    if len(spans) == 1 and spans[0][0] == spans[0][1]:
-        stored = Part(
-            "terms t CROSS JOIN records r ON r.lsn = t.lsn",
-            ["t.term = ?", "t.lsn <= ?", "t.lsn > ?"],
-            [spans[0][0], indexed, _lsn(query.after)],
-            "t.lsn",
-        )
-    else:
-        within = " OR ".join(["term BETWEEN ? AND ?"] * len(spans)) or "FALSE"
-        stored = Part(
-            "records r",
-            [f"r.lsn IN (SELECT lsn FROM terms WHERE {within})", "r.lsn <= ?"],  # noqa: S608
-            [*(bound for span in spans for bound in span), indexed],
-        )
-    if waiting is None:
-        newer = Part("records r", ["r.lsn > ?"], [indexed])
-    else:
-        numbers = apsw.carray(array("q", waiting)) if waiting else None
-        newer = Part("records r", ["r.lsn IN (SELECT value FROM carray(?))"], [numbers])
-    return [newer, stored] if query.descending else [stored, newer]
+def plain(connection: apsw.Connection, query: RecordQuery) -> list[Row]:
+    """The rows that answer a query that names no term, or that may be read one by one."""
+    return _select(connection, query, _limit(query), [], [])
 
 
-def fetch(connection: apsw.Connection, query: RecordQuery, found: Iterable[Part]) -> list[Row]:
-    """The rows that answer a query, whole: every part has committed data only."""
-    if query.limit < 0:
-        raise UsageError("a limit cannot be negative")
+def by_terms(
+    connection: apsw.Connection, query: RecordQuery, spans: list[Span], ordered: bool, waiting: list[int], indexed: int
+) -> list[Row]:
+    """The rows that answer a query, from the table of terms up to `indexed` and from `waiting` after that."""
+    stored = _stored(connection, query, spans, ordered, indexed)
+    newer = [waiting[::-1] if query.descending else waiting]
+    left = _limit(query)
     rows: list[Row] = []
-    left = min(query.limit, limits.JOURNAL_READ_MAX)
-    for part in found:
-        if left > len(rows):
-            rows += connection.execute(*part.text(query, left - len(rows))).fetchall()
+    for lsns in (page for source in ((newer, stored) if query.descending else (stored, newer)) for page in source):
+        if left == len(rows):
+            break
+        if lsns:
+            rows += _select(connection, query, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))])
     return rows
 
 
+def _stored(
+    connection: apsw.Connection, query: RecordQuery, spans: list[Span], ordered: bool, indexed: int
+) -> Iterator[list[int]]:
+    """The numbers that the table of terms gives, a page at a time, in the order asked for."""
+    pages = (
+        [lsn for lsn in map(lsn_of, page) if query.after < lsn <= indexed]
+        for span in spans
+        for page in _entries(connection, span, descending=ordered and query.descending)
+    )
+    if ordered:
+        yield from pages
+    else:
+        lsns = sorted({lsn for page in pages for lsn in page}, reverse=query.descending)
+        yield from (lsns[start : start + _PAGE] for start in range(0, len(lsns), _PAGE))
+
+
+def _entries(connection: apsw.Connection, span: Span, *, descending: bool) -> Iterator[list[bytes]]:
+    """The entries in a span, a page at a time."""
+    first, last = span
+    order = "DESC" if descending else "ASC"
+    statement = f"SELECT entry FROM terms WHERE entry BETWEEN ? AND ? ORDER BY entry {order} LIMIT {_PAGE}"  # noqa: S608
+    while True:
+        found: Any = connection.execute(statement, (first, last)).fetchall()
+        yield [entry for (entry,) in found]
+        if len(found) < _PAGE:
+            return
+        end = found[-1][0]
+        first, last = (first, _before(end)) if descending else (end + b"\0", last)
+
+
+def _before(entry: bytes) -> bytes:
+    """The greatest entry of the same length that is smaller."""
+    return (int.from_bytes(entry, "big") - 1).to_bytes(len(entry), "big")
+
+
+def _select(
+    connection: apsw.Connection, query: RecordQuery, limit: int, terms: list[str], bindings: list[Any]
+) -> list[Row]:
+    where, values = _conditions(query, timed=not terms)
+    order = "DESC" if query.descending else "ASC"
+    statement = f"{SELECT} WHERE {' AND '.join([*terms, *where])} ORDER BY lsn {order} LIMIT {limit}"
+    return connection.execute(statement, [*bindings, *values]).fetchall()
+
+
 def _conditions(query: RecordQuery, *, timed: bool) -> tuple[list[str], list[Any]]:
-    """What narrows the answer. `timed`: a span of time may be answered by its own index."""
+    """What narrows the answer. `timed`: a span of time is answered by its own index."""
     terms: list[str] = []
     bindings: list[Any] = []
 
-    def add(pairs: Iterator[tuple[str, Any]], form: str = "{}") -> None:
+    def add(pairs: Iterable[tuple[str, Any]], form: str = "{}") -> None:
         given = [(term, value) for term, value in pairs if value is not None]
         if given:
             terms.append(form.format(" AND ".join(term for term, _ in given)))
             bindings.extend(value for _, value in given)
 
-    add(iter([("r.lsn > ?", _lsn(query.after)), ("r.lsn < ?", None if query.before is None else _lsn(query.before))]))
-    add((f"{name} = ?", getattr(query, name)) for name in ("topic", "key", "publisher", "id"))
-    add((f"{name} = ?", getattr(query, name)) for name in ("protocol", "kind", "verdict"))
+    add([("lsn > ?", _lsn(query.after)), ("lsn < ?", None if query.before is None else _lsn(query.before))])
+    fields = ("topic", "key", "publisher", "id", "protocol", "kind", "verdict")
+    add((f"{name} = ?", getattr(query, name)) for name in fields)
     seqs = (("seq >= ?", query.seq_from), ("seq <= ?", query.seq_to))
     add((term, None if value is None else seq_bytes(value)) for term, value in seqs)
     span = [("received_at >= ?", query.received_from), ("received_at < ?", query.received_to)]
-    add(iter(span), _BY_TIME if timed else "{}")
+    add(span, _BY_TIME if timed else "{}")
     return terms, bindings
+
+
+def _limit(query: RecordQuery) -> int:
+    if query.limit < 0:
+        raise UsageError("a limit cannot be negative")
+    return min(query.limit, limits.JOURNAL_READ_MAX)
 
 
 def _lsn(value: int) -> int:

@@ -17,9 +17,9 @@ from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
 from syncline.journal.database import About, connect, failures, read_about
-from syncline.journal.queries import fetch, parts
+from syncline.journal.queries import by_terms, plain
 from syncline.journal.rows import Row
-from syncline.journal.terms import Lexicon
+from syncline.journal.terms import Lexicon, Span
 
 
 class Reading:
@@ -43,16 +43,25 @@ class Reading:
         if query.descending:
             raise UsageError("an export runs forward")
         protocols = [query.protocol] if query.protocol else [name for (name,) in self.all("SELECT name FROM protocols")]
-        spans = Lexicon(self.about.key).spans(query, protocols)
+        lexicon = Lexicon(self.about.key)
         after, left = query.after, query.limit
         while left > 0:
             page = msgspec.structs.replace(query, after=after, limit=min(rows, left))
             with failures(self.path):
-                found = fetch(self.connection, page, parts(page, spans, None, self.about.indexed))
+                found = self._page(page, lexicon.spans(page, protocols))
             if not found:
                 return
             yield found
             after, left = found[-1][0], left - len(found)
+
+    def _page(self, query: RecordQuery, where: tuple[list[Span], bool] | None) -> list[Row]:
+        """From the table of terms as far as it goes; the records after that are read one by one."""
+        if where is None:
+            return plain(self.connection, query)
+        rows = by_terms(self.connection, query, *where, [], self.about.indexed)
+        newer = max(query.after, self.about.indexed)
+        left = query.limit - len(rows)
+        return rows + plain(self.connection, msgspec.structs.replace(query, after=newer, limit=left))
 
 
 @contextmanager

@@ -76,9 +76,9 @@ class Retention:
         full = len(found) == self._limit
         self._start = found[-1][_RECEIVED_AT] if full and found[-1][_RECEIVED_AT] > self._start else 0
         gone = [row for row in found if (row[_EXPIRES_AT] or 0) <= now]
-        terms = sorted((term, row[0]) for row in gone for term in self._index.lexicon.of(row[1:]))
-        connection.executemany("DELETE FROM terms WHERE term = ? AND lsn = ?", terms)
         if gone:
+            entries = apsw.carray(tuple(sorted(entry for row in gone for entry in self._index.lexicon.entries(row))))
+            connection.execute("DELETE FROM terms WHERE entry IN (SELECT value FROM carray(?))", (entries,))
             lsns = apsw.carray(array("q", [row[0] for row in gone]))
             connection.execute("DELETE FROM records WHERE lsn IN (SELECT value FROM carray(?))", (lsns,))
         return len(gone), full

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import apsw
 import msgspec
@@ -32,13 +32,16 @@ from syncline.journal.database import CHECKSUM_VFS, About, connect, create, dama
 from syncline.journal.disk import FreeSpace, Intake, Watermark, free_bytes
 from syncline.journal.index import Index
 from syncline.journal.mark import Mark, read_mark
-from syncline.journal.queries import fetch, parts
+from syncline.journal.queries import by_terms, plain
 from syncline.journal.refusals import Refusals
 from syncline.journal.retention import Retention, Swept
 from syncline.journal.rows import Row, batch_of, record_from, record_of, row_of
 from syncline.journal.submissions import Gate, Item, Job, Submission, open_gates
 from syncline.journal.terms import Lexicon
 from syncline.journal.writer import Writer
+
+_NOTHING: Final = Intake.NOTHING  # members of enums are slow to look up
+_IGNORE: Final = Outcome.IGNORE
 
 
 class Journal:
@@ -182,9 +185,11 @@ class Journal:
             found: Any = ()
             if query.id is not None:
                 found = [(query.protocol,)] if query.protocol else connection.execute("SELECT name FROM protocols")
-            spans = self._index.lexicon.spans(query, [name for (name,) in found])
-            waiting, indexed = self._index.waiting(spans or [])
-            return fetch(connection, query, parts(query, spans, waiting, indexed))
+            where = self._index.lexicon.spans(query, [name for (name,) in found])
+            if where is None:
+                return plain(connection, query)
+            waiting, indexed = self._index.waiting(where[0])
+            return by_terms(connection, query, *where, waiting, indexed)
 
     def partitions(self, after: int) -> list[tuple[str, int]]:
         """The protocols and days (since 1970) of the records after this lsn."""
@@ -267,7 +272,7 @@ class Journal:
 
     def _prepare(self, arrivals: Sequence[Arrival], state: Sequence[StateChange]) -> Submission:
         """Everything that can be done, or can go wrong, before the writer's turn."""
-        if self._watermark.look() is Intake.NOTHING:
+        if self._watermark.look() is _NOTHING:
             raise OverloadedError(
                 "the disk is almost full, so nothing is taken in",
                 hint="free space, or lower journal.disk_free_all",
@@ -339,7 +344,7 @@ class Journal:
 
 def _trims(arrival: Arrival) -> bool:
     raw = arrival.raw
-    return raw is not None and (len(raw) > limits.RAW_INLINE_MAX or arrival.verdict is Outcome.IGNORE)
+    return raw is not None and (len(raw) > limits.RAW_INLINE_MAX or arrival.verdict is _IGNORE)
 
 
 def new_epoch(now: int) -> str:

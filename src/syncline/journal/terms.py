@@ -1,7 +1,7 @@
 """The terms under which a record is found again: its id, topic, key, and publisher with sequence number.
 
-A term is a keyed hash, so that all terms are short and nobody can aim two ids at one. Where terms are kept, and how
-they are looked up, is decided in index.py.
+A term is a keyed hash, so that all terms are short and nobody can aim two ids at one. An entry is a term with the
+number of a record that has it; entries sort by term and then by number. Where they are kept is decided in index.py.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from syncline.core.ports import RecordQuery
 from syncline.core.record import SEQ_MAX
 from syncline.journal.rows import COLUMNS, Row, seq_bytes
 
-NAME_BYTES: Final = 16  # only the names of accepted records have this length; other terms are longer
-Span = tuple[bytes, bytes]  # from this term to that one, both included
+FOREVER: Final = 2**63 - 1
+HASH_BYTES: Final = 16
+NAME_ENTRY_BYTES: Final = HASH_BYTES + 8 + 8  # the entry of an accepted id: name, lsn, expiry; others end with the lsn
+Terms = tuple[bytes, ...]  # of one record; the first is its name
+Span = tuple[bytes, bytes]  # from this entry to that one, both included
 
 _AT: Final = {name: COLUMNS.index(name) for name in COLUMNS}
-_PROTOCOL, _ID, _VERDICT = _AT["protocol"], _AT["id"], _AT["verdict"]
+_PROTOCOL, _ID, _VERDICT, _EXPIRES_AT = _AT["protocol"], _AT["id"], _AT["verdict"], _AT["expires_at"]
 _TOPIC, _KEY, _PUBLISHER, _SEQ = _AT["topic"], _AT["key"], _AT["publisher"], _AT["seq"]
 
 
@@ -32,23 +35,18 @@ class Lexicon:
         self._topic = self._texts(b"t")
         self._key = self._texts(b"k")
         self._publisher = self._texts(b"p")
-        self._prefixes: dict[str, bytes] = {}  # of names, by protocol
+        self._prefixes: dict[tuple[bytes, str], bytes] = {}  # of ids, by protocol
 
     def name(self, protocol: str, id_: bytes) -> bytes:
         """The term that only one live accepted record may have."""
-        prefix = self._prefixes.get(protocol)
-        if prefix is None:
-            prefix = self._prefixes[protocol] = b"%bn%b\0" % (self._secret, protocol.encode())
-        return sha256(prefix + id_).digest()[:NAME_BYTES]
+        return self._id(b"n", protocol, id_)
 
-    def refused(self, protocol: str, id_: bytes) -> bytes:
-        """The term of rejected and ignored records, of which there may be many."""
-        return self.name(protocol, id_) + b"r"
-
-    def of(self, row: Row) -> tuple[bytes, ...]:
-        """All terms of a row without its lsn; the first is its name, if it is accepted."""
-        make = self.name if row[_VERDICT] == "accept" else self.refused
-        terms = [make(row[_PROTOCOL], row[_ID])]
+    def of(self, row: Row) -> Terms:
+        """The terms of a row without its lsn."""
+        if row[_VERDICT] == "accept":
+            terms = [self._id(b"n", row[_PROTOCOL], row[_ID])]
+        else:
+            terms = [self._id(b"r", row[_PROTOCOL], row[_ID]) + b"r"]  # of which there may be many
         if topic := row[_TOPIC]:
             terms.append(self._topic(topic))
         if key := row[_KEY]:
@@ -57,27 +55,35 @@ class Lexicon:
             terms.append(self._publisher(publisher) + (row[_SEQ] or b""))
         return tuple(terms)
 
-    def spans(self, query: RecordQuery, protocols: list[str]) -> list[Span] | None:
-        """Where to look for what a query asks: the narrowest of its terms; None if it names none.
+    def entries(self, row: Row) -> list[bytes]:
+        """The entries of a stored row."""
+        return entries(row[0], expiry_of(row[1:]), self.of(row[1:]))
 
-        `protocols` are those that ever occurred, for a query by id that names no protocol.
+    def spans(self, query: RecordQuery, protocols: list[str]) -> tuple[list[Span], bool] | None:
+        """Where to look for what a query asks, by the narrowest of its terms, and whether the entries there are in the
+        order of lsn; None if it names no term. `protocols` are those that ever occurred.
         """
+        first, last = max(query.after + 1, 0), FOREVER if query.before is None else query.before - 1
+        numbers = _number(min(first, FOREVER)), _number(max(min(last, FOREVER), 0))
         if query.id is not None:
-            names = [self.name(protocol, query.id) for protocol in protocols]
-            names += [self.refused(protocol, query.id) for protocol in protocols]
-            return [(name, name) for name in names]
+            names = [self._id(b"n", protocol, query.id) for protocol in protocols]
+            names += [self._id(b"r", protocol, query.id) + b"r" for protocol in protocols]
+            return [(name + numbers[0], name + numbers[1] + _LAST) for name in names], False
         ranged = query.seq_from is not None or query.seq_to is not None
-        if query.key and not (query.publisher and ranged):
-            term = self._key(query.key)
-        elif query.publisher:
+        if query.publisher and (ranged or not query.key):
             stem = self._publisher(query.publisher)
-            first = stem + seq_bytes(query.seq_from or 0) if ranged else stem
-            return [(first, stem + seq_bytes(SEQ_MAX if query.seq_to is None else query.seq_to))]
-        elif query.topic:
-            term = self._topic(query.topic)
-        else:
+            since = stem + seq_bytes(query.seq_from or 0) if ranged else stem
+            return [(since, stem + seq_bytes(SEQ_MAX if query.seq_to is None else query.seq_to) + _LAST)], False
+        if not query.key and not query.topic:
             return None
-        return [(term, term)]
+        term = self._key(query.key) if query.key else self._topic(query.topic or "")
+        return [(term + numbers[0], term + numbers[1])], True
+
+    def _id(self, tag: bytes, protocol: str, id_: bytes) -> bytes:
+        prefix = self._prefixes.get((tag, protocol))
+        if prefix is None:
+            prefix = self._prefixes[tag, protocol] = b"%b%b%b\0" % (self._secret, tag, protocol.encode())
+        return sha256(prefix + id_).digest()[:HASH_BYTES]
 
     def _texts(self, tag: bytes) -> Callable[[str], bytes]:
         """Makes terms of one kind of text. The same texts come again and again, so they are kept at hand."""
@@ -85,6 +91,35 @@ class Lexicon:
 
         @lru_cache(maxsize=limits.JOURNAL_TERMS_CACHED)
         def term(text: str) -> bytes:
-            return sha256(prefix + text.encode()).digest()[:NAME_BYTES] + tag
+            return sha256(prefix + text.encode()).digest()[:HASH_BYTES] + tag
 
         return term
+
+
+def expiry_of(row: Row) -> int | None:
+    """When the name of a row without its lsn is free again; None if it never was taken."""
+    if row[_VERDICT] != "accept":
+        return None
+    return FOREVER if row[_EXPIRES_AT] is None else int(row[_EXPIRES_AT])
+
+
+def entries(lsn: int, expiry: int | None, terms: Terms) -> list[bytes]:
+    """The entries of a record. That of an accepted id also says until when it is taken."""
+    number = lsn.to_bytes(8, "big")
+    found = [term + number for term in terms]
+    if expiry is not None:
+        found[0] += expiry.to_bytes(8, "big")
+    return found
+
+
+def lsn_of(entry: bytes) -> int:
+    """The record an entry points to."""
+    number = entry[HASH_BYTES : HASH_BYTES + 8] if len(entry) == NAME_ENTRY_BYTES else entry[-8:]
+    return int.from_bytes(number, "big")
+
+
+def _number(lsn: int) -> bytes:
+    return lsn.to_bytes(8, "big")
+
+
+_LAST: Final = b"\xff" * 8

@@ -21,11 +21,12 @@ from syncline.core.verdict import Outcome, Reason, ignore
 from syncline.journal import state
 from syncline.journal.database import About, failures, insert
 from syncline.journal.disk import Intake, Watermark
-from syncline.journal.index import FOREVER, Entry, Index, Slice, expiry, taken
+from syncline.journal.index import Entry, Index, Slice, moment, taken
 from syncline.journal.mark import Mark
 from syncline.journal.refusals import Refusals
 from syncline.journal.rows import STORED, WIDTH, Row, row_of
 from syncline.journal.submissions import Job, Submission, SubmissionQueue, answer
+from syncline.journal.terms import FOREVER
 
 DUPLICATE: Final = ignore(Reason.DUPLICATE)
 # A row whose name is taken gets no protocol, which the table refuses, and the whole statement with it.
@@ -171,7 +172,7 @@ class Writer:
         if self._index.remembers(names, now):
             return None
         try:
-            insert(self._connection, "INSERT INTO records", _UNLESS_TAKEN, rows, (now,))
+            insert(self._connection, "INSERT INTO records", _UNLESS_TAKEN, rows, (moment(now),))
         except apsw.ConstraintError:  # an older record bears one of the names
             return None
         for submission in submissions:
@@ -224,10 +225,12 @@ class Writer:
             group.newest += 1
             group.rows.append((group.newest, *stored))
             submission.kept.append((final, group.newest))
-            expires = expiry(final.expires_at) if final.accepted else None
-            group.entries.append((group.newest, expires, found_by))
-            if expires is not None and expires > now:
-                live.add(terms[0])
+            expiry = None
+            if final.accepted:
+                expiry = FOREVER if final.expires_at is None else final.expires_at
+                if expiry > now:
+                    live.add(terms[0])
+            group.entries.append((group.newest, expiry, found_by))
 
     def _accept(self, group: Group) -> None:
         """The group is on disk: let the rest of the program see it."""
