@@ -11,7 +11,7 @@ from syncline.core.errors import DecodeError, RefusedError
 from syncline.core.keys import NodeKey
 from syncline.core.verdict import Reason
 from syncline.protocols.relay.session.handshake import Handshake, Identity, Neighbour, Role
-from syncline.protocols.relay.session.links import Link
+from syncline.protocols.relay.session.link import Link
 from syncline.protocols.relay.wire.links import (
     Ack,
     Challenge,

@@ -6,7 +6,7 @@ import datetime
 import ipaddress
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from cryptography.x509.oid import NameOID
 
 from syncline.core.errors import ClosedError, RefusedError, SettingsError, UnavailableError
 from syncline.core.keys import NodeKey
-from syncline.networks.websocket import WebSocket, connect
+from syncline.networks.websocket import Message, Socket, WebSocket, connect
 from syncline.protocols.relay.client import RelayClient
 from syncline.protocols.relay.service.doors import audiences_of, check_settings
+from syncline.protocols.relay.service.server import Conversation
 from syncline.protocols.relay.settings import RelaySettings, peer_of
 from syncline.protocols.relay.wire import rpc, tokens
 from syncline.testing.clock import FakeClock
@@ -221,6 +222,53 @@ async def test_clients_are_pinged_before_they_lose_patience_and_dropped_when_sil
         server.service._server.tick()
         server.service._driver.pump()
         assert "(1001: silent for 60 s)" in await farewell(socket)
+
+
+class Deaf(Socket):
+    """A socket whose other side neither says nor reads anything."""
+
+    def __init__(self) -> None:
+        self.closed: tuple[int, str] | None = None
+
+    async def read(self) -> list[Message]:
+        await anyio.sleep_forever()
+        return []
+
+    def put_all(self, messages: Iterable[Message]) -> None:
+        self.messages = list(messages)
+
+    def ping(self) -> None:
+        pass
+
+    async def flush(self) -> None:
+        await anyio.sleep_forever()
+
+    async def close(self, code: int = 1000, reason: str = "", *, linger: float = 0.0) -> None:
+        self.closed = (code, reason)
+
+
+async def test_a_client_that_does_not_read_is_cut_off(relay: MakeRelay) -> None:
+    async with relay() as server:
+        clock, deaf = FakeClock(), Deaf()
+        connection = server.service.hub.connect(KEY.did)
+        conversation = Conversation(deaf, connection, lambda payload, is_text: None, server.service._driver)
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(conversation.run, clock)
+                await anyio.wait_all_tasks_blocked()
+                connection.text(b"hello")
+                server.service._driver.pump()
+                await anyio.wait_all_tasks_blocked()
+                assert deaf.messages == [(True, b"hello")]
+                for _ in range(6):
+                    conversation.heard_at = clock.monotonic()  # it does answer pings
+                    clock.advance(10)
+                    conversation.tick(clock.monotonic())
+                await anyio.wait_all_tasks_blocked()
+                assert deaf.closed is None
+                clock.advance(1)
+                conversation.tick(clock.monotonic())
+        assert deaf.closed == (1000, "")
 
 
 # -- how it ends ---------------------------------------------------------------------------------------------------

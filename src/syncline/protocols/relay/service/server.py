@@ -20,13 +20,13 @@ from anyio.streams.tls import TLSListener
 from syncline.core.clock import Clock
 from syncline.core.errors import ClosedError, RefusedError, UnreachableError, UsageError
 from syncline.core.keys import public_of_did_key
-from syncline.core.limits import MIB, RELAY_REQUEST_BYTES
+from syncline.core.limits import RELAY_IN_FLIGHT, RELAY_REQUEST_BYTES, RELAY_UNSENT_BYTES
 from syncline.networks.signal import Signal
 from syncline.networks.websocket import Socket, accept
 from syncline.protocols.relay.service.doors import Doors
 from syncline.protocols.relay.service.driver import Driver
 from syncline.protocols.relay.session.handshake import Trust
-from syncline.protocols.relay.session.links import Link
+from syncline.protocols.relay.session.link import Link
 from syncline.protocols.relay.session.outbox import Port
 from syncline.protocols.relay.settings import RelaySettings
 
@@ -35,8 +35,6 @@ UNAUTHORISED: Final = 3000  # the close code clients know
 OPEN_SECONDS: Final = 10.0
 PING_SECONDS: Final = 20.0  # clients give a server up after 35 s without a word
 SILENT_SECONDS: Final = 60.0
-IN_FLIGHT: Final = 256  # requests of one connection that wait for their commit
-PATIENCE_BYTES: Final = MIB  # waiting to be sent, above which a connection is not read
 
 
 class Conversation:
@@ -82,7 +80,7 @@ class Conversation:
                 self.heard_at = self._clock.monotonic()
                 for is_text, payload in messages:
                     receive(payload, is_text)
-                    if port.in_flight >= IN_FLIGHT or port.waiting_bytes > PATIENCE_BYTES or queue.is_full:
+                    if port.in_flight >= RELAY_IN_FLIGHT or port.waiting_bytes > RELAY_UNSENT_BYTES or queue.is_full:
                         self._driver.pump()
                         await self._room()
                 self._driver.pump()
@@ -91,7 +89,7 @@ class Conversation:
 
     def _is_full(self) -> bool:
         port = self.port
-        return port.in_flight >= IN_FLIGHT or port.waiting_bytes > PATIENCE_BYTES or self._queue.is_full
+        return port.in_flight >= RELAY_IN_FLIGHT or port.waiting_bytes > RELAY_UNSENT_BYTES or self._queue.is_full
 
     async def _room(self) -> None:
         """Wait until what is on the way has become less. The writer makes progress too."""

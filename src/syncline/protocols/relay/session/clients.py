@@ -149,9 +149,6 @@ class Directory:
     def is_wanted(self, topic: str) -> bool:
         return topic in self._remembered
 
-    def wanted_topics(self) -> Iterable[str]:
-        return self._remembered.keys()
-
     def topics_of(self, public: bytes) -> int:
         return self._topics.get(public, 0)
 

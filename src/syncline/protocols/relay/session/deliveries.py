@@ -7,18 +7,15 @@ slow client costs a number per topic and not its messages. What is acknowledged 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from syncline.core.clock import Clock
-from syncline.core.limits import MIB
+from syncline.core.limits import RELAY_WINDOW_BYTES
 from syncline.protocols.relay.session.cache import Cache, Entry
 from syncline.protocols.relay.session.clients import Client, Connection, Delivery, Directory, Subscription
 from syncline.protocols.relay.session.outbox import Load, Outbox
 from syncline.protocols.relay.session.quotas import Quotas
 from syncline.protocols.relay.wire import rpc
 from syncline.protocols.relay.wire.messages import NetworkMessage, decode
-
-WINDOW_BYTES: Final = 4 * MIB  # unacknowledged on one connection, beside the count
 
 
 class Deliveries:
@@ -109,7 +106,7 @@ class Deliveries:
             self._waiting.pop(connection, None)
 
     def _has_room(self, connection: Connection) -> bool:
-        return len(connection.pending) < self._quotas.window and connection.pending_bytes < WINDOW_BYTES
+        return len(connection.pending) < self._quotas.window and connection.pending_bytes < RELAY_WINDOW_BYTES
 
     def _push(self, subscription: Subscription, entry: Entry, data: bytes) -> None:
         connection, number = subscription.connection, subscription.connection.next_number

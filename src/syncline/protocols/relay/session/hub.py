@@ -24,7 +24,8 @@ from syncline.protocols.relay.session.clients import Client, Connection, Directo
 from syncline.protocols.relay.session.deliveries import Deliveries
 from syncline.protocols.relay.session.durable import CursorValue
 from syncline.protocols.relay.session.handshake import Handshake, Identity, Trust
-from syncline.protocols.relay.session.links import Link, Links
+from syncline.protocols.relay.session.link import Link
+from syncline.protocols.relay.session.links import Links
 from syncline.protocols.relay.session.outbox import Outbox
 from syncline.protocols.relay.session.prompts import Prompts
 from syncline.protocols.relay.session.publishing import Publishing, Reply

@@ -6,18 +6,18 @@ lost connection and a detour after a server's death are all the same case: send 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from syncline.core.clock import Clock
 from syncline.core.errors import DecodeError, RefusedError
-from syncline.core.limits import MIB, RELAY_LINKS, RELAY_STRIKES
+from syncline.core.limits import RELAY_LINK_WINDOW_BYTES, RELAY_LINKS, RELAY_STRIKES
 from syncline.core.ports import Receipt
 from syncline.core.verdict import Outcome, Reason
 from syncline.protocols.relay.session.cache import Cache, Entry
 from syncline.protocols.relay.session.handshake import Handshake, Neighbour
-from syncline.protocols.relay.session.outbox import Load, Outbox, Port
+from syncline.protocols.relay.session.link import Link, Memory
+from syncline.protocols.relay.session.outbox import Load, Outbox
 from syncline.protocols.relay.session.publishing import Draft, Publishing
 from syncline.protocols.relay.session.quotas import Quotas
 from syncline.protocols.relay.session.routing import Routing
@@ -31,71 +31,14 @@ from syncline.protocols.relay.wire.links import (
     decode_control,
     decode_parcel,
     encode_control,
-    encode_parcel,
 )
 
 PING_SECONDS: Final = 10.0
 SILENT_SECONDS: Final = 30.0
 SHAKE_SECONDS: Final = 10.0
-WINDOW_BYTES: Final = 8 * MIB
 REFUSED: Final = 4003  # close codes of links
 REPLACED: Final = 4001
 SILENT: Final = 4002
-
-
-class Link(Port):
-    """One WebSocket to another server."""
-
-    __slots__ = ("_unacked", "behind", "dialed", "handshake", "heard_at", "loading", "neighbour", "pinged_at",
-                 "received", "sent", "strikes", "unconfirmed_bytes")  # fmt: skip
-
-    def __init__(self, outbox: Outbox, handshake: Handshake, *, dialed: bool, now: float) -> None:
-        super().__init__(outbox)
-        self.handshake = handshake
-        self.dialed = dialed
-        self.neighbour: Neighbour | None = None  # once it has proven who it is
-        self.heard_at = now
-        self.pinged_at = now
-        self.received = 0  # parcels dealt with
-        self.sent: dict[str, int] = {}  # topic → position up to which everything is sent
-        self.behind: dict[str, None] = {}
-        self.loading = False
-        self.strikes = 0
-        self._unacked: deque[tuple[str, int, int]] = deque()
-        self.unconfirmed_bytes = 0
-
-    @property
-    def peer(self) -> str:
-        return self.neighbour.key if self.neighbour is not None else ""
-
-    @property
-    def unconfirmed(self) -> int:
-        return len(self._unacked)
-
-    def forward(self, entry: Entry, raw: bytes) -> None:
-        self.binary(encode_parcel(entry.topic, raw))
-        self.sent[entry.topic] = entry.position
-        self._unacked.append((entry.topic, entry.position, len(raw)))
-        self.unconfirmed_bytes += len(raw)
-
-    def confirm(self, count: int) -> list[tuple[str, int]]:
-        """The next `count` parcels, in the order they were sent, are on the neighbour's disk."""
-        done = []
-        for _ in range(min(count, len(self._unacked))):
-            topic, position, size = self._unacked.popleft()
-            self.unconfirmed_bytes -= size
-            done.append((topic, position))
-        return done
-
-
-class Memory:
-    """What a neighbour is known to have, kept over reconnects as long as it is the same run of that server."""
-
-    __slots__ = ("confirmed", "epoch")
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.confirmed: dict[str, int] = {}
 
 
 class Links:
@@ -261,7 +204,7 @@ class Links:
         self.forwarded += 1
 
     def _has_room(self, link: Link) -> bool:
-        return link.unconfirmed < self._quotas.link_window and link.unconfirmed_bytes < WINDOW_BYTES
+        return link.unconfirmed < self._quotas.link_window and link.unconfirmed_bytes < RELAY_LINK_WINDOW_BYTES
 
     def _confirm(self, link: Link, count: int) -> None:
         confirmed = self._memories[link.peer].confirmed

@@ -1,88 +1,30 @@
-"""A federation of relay servers in one process with a clock of its own: the real session code on simulated wires and disks.
-
-Deterministic: the same seed and the same calls give the same trace. Wires keep order and have random delays; links can be
-cut, servers killed (their disk survives) and started again. For tests, fault campaigns and experiments.
-"""
+"""The simulated world itself: servers, the wires between them, and the time that passes for all."""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
-from itertools import count, pairwise
+from itertools import count
 from random import Random
 from typing import Final
 
 import msgspec
 
-from syncline.core.keys import NodeKey, public_of_did_key
-from syncline.core.ports import Receipt, StateChange
-from syncline.core.record import Arrival, Incoming
-from syncline.core.verdict import Reason, ignore
-from syncline.protocols.relay.rules.messages import RelayJudge
+from syncline.core.keys import NodeKey
 from syncline.protocols.relay.session import durable
-from syncline.protocols.relay.session.cache import Entry
-from syncline.protocols.relay.session.clients import Connection
 from syncline.protocols.relay.session.handshake import Identity
 from syncline.protocols.relay.session.hub import Hub
-from syncline.protocols.relay.session.links import Link
+from syncline.protocols.relay.session.link import Link
 from syncline.protocols.relay.session.outbox import Load, Port
 from syncline.protocols.relay.session.quotas import Quotas
-from syncline.protocols.relay.wire import rpc
 from syncline.protocols.relay.wire.links import decode_parcel
 from syncline.testing.clock import FakeClock
+from syncline.testing.relay.client import SimClient
+from syncline.testing.relay.disk import MemoryDisk
 
 REDIAL_SECONDS: Final = 0.5
-
-
-def topic_of(name: str) -> str:
-    """A topic for a readable name."""
-    return hashlib.sha256(name.encode()).hexdigest()
-
-
-class MemoryDisk:
-    """What a journal keeps of a relay: one row per live accepted id, and state. Survives the server."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self._clock = clock
-        self._judge = RelayJudge()
-        self.accepted: dict[bytes, Arrival] = {}
-        self.arrivals: list[Arrival] = []
-        self.state: dict[tuple[str, bytes], tuple[bytes, int | None]] = {}
-
-    def append(self, incoming: Sequence[Incoming], state: Sequence[StateChange]) -> list[Receipt]:
-        for change in state:
-            if change.value is None:
-                self.state.pop((change.space, change.key), None)
-            else:
-                self.state[change.space, change.key] = (change.value, change.expires_at)
-        return [self._keep(message) for message in incoming]
-
-    def _keep(self, message: Incoming) -> Receipt:
-        arrival = self._judge(message)
-        if arrival.accepted and message.context is not None:
-            arrival = arrival.judged(message.context)
-        live = self.accepted.get(arrival.id)
-        if arrival.accepted and live is not None and (live.expires_at or 0) > self._clock.now():
-            arrival = arrival.judged(ignore(Reason.DUPLICATE))
-        if arrival.accepted:
-            self.accepted[arrival.id] = arrival
-        self.arrivals.append(arrival)
-        return Receipt(arrival=arrival, record=None)
-
-    def body(self, entry: Entry) -> bytes | None:
-        arrival = self.accepted.get(entry.id)
-        return arrival.raw if arrival is not None else None
-
-    def scan(self, space: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
-        now = self._clock.now()
-        return sorted(
-            (key, value)
-            for (drawer, key), (value, expires_at) in self.state.items()
-            if drawer == space and key.startswith(prefix) and (expires_at is None or expires_at > now)
-        )
 
 
 class Parcel(msgspec.Struct, frozen=True):
@@ -327,119 +269,3 @@ class Wire:
                 server.pump()
         listener = next(name for name in self.ends if name != self._dialer)
         self.ends[self._dialer].world.redial(self._dialer, listener)
-
-
-class SimClient:
-    """A client that acknowledges what it gets and subscribes again after a reconnect."""
-
-    def __init__(self, world: RelayWorld, name: str) -> None:
-        self.world = world
-        self.name = name
-        self.key = NodeKey(hashlib.sha256(b"client " + name.encode()).digest())
-        self.topics: list[str] = []
-        self.received: list[tuple[str, str]] = []  # topic, message
-        self.published: list[tuple[str, str]] = []  # that were answered true
-        self.errors: list[str] = []
-        self.acknowledges = True
-        self._server: SimServer | None = None
-        self._connection: Connection | None = None
-        self._calls: dict[int, Callable[[], None]] = {}
-        self._numbers = count(1)
-
-    @property
-    def is_connected(self) -> bool:
-        return self._connection is not None
-
-    def connect(self, server: str) -> None:
-        """Connect, and subscribe to what it was subscribed to."""
-        self._server = self.world.servers[server]
-        hub = self._server.running
-        public = public_of_did_key(self.key.did)
-        cursors = {
-            durable.split_client_key(key)[1]: durable.cursor_value(value)
-            for key, value in self._server.disk.scan(durable.CURSORS, public)
-        }
-        self._connection = hub.connect(self.key.did, cursors)
-        self._server.ports[self._connection] = self
-        if self.topics:
-            self._call("irn_batchSubscribe", {"topics": self.topics})
-
-    def disconnect(self) -> None:
-        if self._connection is not None and self._server is not None and self._server.hub is not None:
-            self._server.hub.disconnect(self._connection)
-            del self._server.ports[self._connection]
-            self._server.pump()
-        self.dropped()
-
-    def dropped(self) -> None:
-        self._connection = None
-        self._calls.clear()
-
-    def subscribe(self, *topics: str) -> None:
-        self.topics += [topic for topic in topics if topic not in self.topics]
-        self._call("irn_batchSubscribe", {"topics": list(topics)})
-
-    def unsubscribe(self, topic: str) -> None:
-        self.topics.remove(topic)
-        self._call("irn_unsubscribe", {"topic": topic, "id": ""})
-
-    def publish(self, topic: str, message: str, ttl: int = 300, tag: int = 1_100) -> None:
-        params = {"topic": topic, "message": message, "ttl": ttl, "tag": tag}
-        self._call("irn_publish", params, lambda: self.published.append((topic, message)))
-
-    def _call(self, method: str, params: object, then: Callable[[], None] = lambda: None) -> None:
-        number = next(self._numbers)
-        self._calls[number] = then
-        self._send(rpc.request(number, method, params))
-
-    def _send(self, payload: bytes) -> None:
-        connection, server = self._connection, self._server
-
-        def arrive() -> None:
-            if server is not None and connection is not None and connection in server.ports and server.hub is not None:
-                server.hub.receive(connection, payload)
-                server.pump()
-
-        self.world.later(self.world.some_delay(), arrive)
-
-    def carry(self, port: Port) -> None:
-        """Take what the server sends."""
-        for _, payload in port.take():
-            self.world.later(self.world.some_delay(), partial(self._arrive, port, payload))
-
-    def _arrive(self, port: Port, payload: bytes) -> None:
-        if port is not self._connection:
-            return
-        answer = rpc.decode_answer(payload)
-        if answer.method:
-            data = msgspec.json.decode(answer.params, type=rpc.SubscriptionParams).data
-            self.received.append((data.topic, data.message))
-            if self.acknowledges:
-                self._send(msgspec.json.encode({"id": answer.id, "jsonrpc": "2.0", "result": True}))
-        elif answer.error is not None:
-            self.errors.append(answer.error.data)
-        elif isinstance(answer.id, int):
-            self._calls.pop(answer.id, lambda: None)()
-
-
-def lay_line(world: RelayWorld, names: Sequence[str]) -> None:
-    for one, other in pairwise(names):
-        world.link(one, other)
-
-
-def lay_ring(world: RelayWorld, names: Sequence[str]) -> None:
-    lay_line(world, [*names, names[0]])
-
-
-def lay_random(world: RelayWorld, names: Sequence[str], extra: int) -> None:
-    """A random tree, so that everybody is reached, and some further links."""
-    for index, name in enumerate(names[1:], 1):
-        world.link(name, world.random.choice(list(names[:index])))
-    pairs = [(a, b) for a in names for b in names if a < b and frozenset((a, b)) not in world.edges]
-    for one, other in world.random.sample(pairs, min(extra, len(pairs))):
-        world.link(one, other)
-
-
-def duplicates(received: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What came more than once."""
-    return [each for each, times in Counter(received).items() if times > 1]
