@@ -149,6 +149,48 @@ def relay_link() -> Target:
     return target
 
 
+def svs_packet() -> Target:
+    """Interests, Data and link packets, and what a group makes of them."""
+    from syncline.formats.ndn.link import decode_link
+    from syncline.formats.ndn.names import parse, text
+    from syncline.formats.ndn.packets import decode_data, decode_interest
+    from syncline.protocols.svs.rules import Trust, examine, judge_sync
+
+    group, trust = parse("/ndn/svs"), Trust()
+
+    def target(data: bytes) -> object:
+        for decode in (decode_interest, decode_data, decode_link):
+            try:
+                packet = decode(data)
+            except SynclineError:
+                continue
+            if not isinstance(packet, bytes) and hasattr(packet, "name"):
+                assert parse(text(packet.name)) == packet.name
+        examine(data, group, trust)
+        judge_sync(data, group, trust)
+        return None
+
+    return target
+
+
+def svs_stream() -> Target:
+    """A byte stream, split and handed to a forwarder."""
+    from syncline.formats.tlv import split
+    from syncline.networks.ndn.commands import CommandGate
+    from syncline.networks.ndn.forwarder import Forwarder
+    from syncline.networks.ndn.management import Management
+
+    def target(data: bytes) -> object:
+        packets, _ = split(data, 8_800)
+        forwarder = Forwarder()
+        Management(forwarder, CommandGate(), lambda: 0)
+        face = forwarder.add_face("fuzz://", local=True, notify=lambda: None, now=0.0)
+        forwarder.receive(face, packets, 0.0)
+        return face.take()
+
+    return target
+
+
 def names_with_keys() -> Target:
     from syncline.core.keys import public_of_did_key, public_of_peer_id
 
@@ -179,6 +221,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
         relay_token,
         relay_request,
         relay_link,
+        svs_packet,
+        svs_stream,
         names_with_keys,
     )
 }

@@ -19,7 +19,6 @@ from random import Random, SystemRandom
 from typing import Protocol
 
 import anyio
-import anyio.lowlevel
 import structlog
 
 from syncline.core.clock import Clock, SystemClock
@@ -29,21 +28,21 @@ from syncline.core.ports import StateChange
 from syncline.formats.ndn.names import Name, parse, text
 from syncline.networks.ndn.bell import Bell
 from syncline.networks.ndn.client import Attachment, attached
-from syncline.networks.ndn.endpoint import Request
+from syncline.networks.ndn.endpoint import Request as Asked
 from syncline.protocols.svs.rules.judge import Judged, examine
 from syncline.protocols.svs.rules.trust import Signers, Trust
-from syncline.protocols.svs.service.stores import MemoryStore, Prepared, Store
+from syncline.protocols.svs.service.outbox import Outbox, Request
+from syncline.protocols.svs.service.stores import MemoryStore, Store
+from syncline.protocols.svs.service.stream import Buffer, Publications
 from syncline.protocols.svs.service.wiring import Wiring
 from syncline.protocols.svs.session import Action, Deliver, Failure, Judge, Options, Publication, Session, Skipped
 from syncline.protocols.svs.wire.mapping import MappingEntry, timestamp_block
 from syncline.protocols.svs.wire.naming import MappingName, OuterName
-from syncline.protocols.svs.wire.publication import encapsulate
 
 log = structlog.get_logger()
 Callback = Callable[[Publication], Awaitable[None] | None]
 FailureCallback = Callable[[Failure], None]
 Filter = Callable[[MappingEntry], bool]
-BUFFERED = 64  # publications an iterator holds that nobody has read yet
 
 
 class Intake(Protocol):
@@ -77,72 +76,6 @@ class Subscription:
         self._group._unsubscribe(self.number)
 
 
-class Buffer:
-    """A few publications between a group and the iterator that reads them."""
-
-    def __init__(self) -> None:
-        self.items: deque[Publication] = deque()
-        self.closed = False
-        self.closing: Callable[[], None] = lambda: None
-        self.arrived = Bell()
-        self._taken = Bell()
-
-    async def put(self, publication: Publication) -> None:
-        while len(self.items) >= BUFFERED and not self.closed:
-            await self._taken.wait()
-        self.items.append(publication)
-        self.arrived.ring()
-
-    async def take(self) -> Publication:
-        while not self.items:
-            if self.closed:
-                raise StopAsyncIteration
-            await self.arrived.wait()
-        self._taken.ring()
-        return self.items.popleft()
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self.closing()
-            self.arrived.ring()
-            self._taken.ring()
-
-
-class Publications:
-    """An async iterator; made by `Group.publications`."""
-
-    def __init__(self, buffer: Buffer) -> None:
-        self._buffer = buffer
-
-    def __aiter__(self) -> Publications:
-        return self
-
-    async def __anext__(self) -> Publication:
-        return await self._buffer.take()
-
-    def close(self) -> None:
-        """End the subscription."""
-        self._buffer.close()
-
-    def __del__(self) -> None:
-        self._buffer.close()
-
-
-class _Publishing:
-    """A publication that waits for its number."""
-
-    def __init__(self, node: Name, name: Name, payload: bytes, extra: bytes, state: Sequence[StateChange]) -> None:
-        self.node = node
-        self.name = name
-        self.payload = payload
-        self.extra = extra
-        self.state = state
-        self.done = anyio.Event()
-        self.seq = 0
-        self.error: Exception | None = None
-
-
 class Group:
     """One member of a group. Made by `join`.
 
@@ -167,7 +100,6 @@ class Group:
         self.failures = 0
         self.skipped = 0
         self._attachment = attachment
-        self._signers = signers
         self._store = store
         self._intake = intake
         self._clock = clock
@@ -181,8 +113,7 @@ class Group:
         self._nodes: list[Name] = []
         self._deliveries: deque[Deliver] = deque()
         self._delivery_bell = Bell()
-        self._queue: list[_Publishing] = []
-        self._publishing = False
+        self._outbox = Outbox(name, self._session, self._wiring, signers, store, self._bell.ring)
         self._buffers: set[Buffer] = set()
 
     # the application's side
@@ -208,15 +139,7 @@ class Group:
         subscribers can filter by; with `timestamp` the time is among them.
         """
         blocks = (timestamp_block(self._clock.now()) if timestamp else b"") + extra
-        request = _Publishing(self._node_of(node), _name(name), payload, blocks, state)
-        self._queue.append(request)
-        if self._publishing:
-            await request.done.wait()
-        else:
-            await self._publish_queued()
-        if request.error is not None:
-            raise request.error
-        return request.seq
+        return await self._outbox.publish(Request(self._node_of(node), _name(name), payload, blocks, state))
 
     def subscribe(self, prefix: str | Name, callback: Callback, *, filter: Filter | None = None) -> Subscription:
         """Call back with every publication whose name starts with `prefix`. Returns at once.
@@ -335,7 +258,7 @@ class Group:
                 self.skipped += action.high - action.low + 1
                 log.info("svs_skipped", group=text(self.name), reason=action.reason, low=action.low, high=action.high)
 
-    async def _look_up(self, request: Request, named: OuterName | MappingName) -> None:
+    async def _look_up(self, request: Asked, named: OuterName | MappingName) -> None:
         """Answer from the store what is no longer in memory."""
         if isinstance(named, MappingName):
             high = min(named.high, named.low + 63, SVS_SEQ_MAX)
@@ -356,64 +279,6 @@ class Group:
                         await _call(callback, delivery.publication)
                 self._session.delivered(anyio.current_time())
                 self._bell.ring()
-
-    # publishing
-
-    async def _publish_queued(self) -> None:
-        """Keep all that waits in one go, then announce it. Whoever comes meanwhile waits for the next round."""
-        self._publishing = True
-        try:
-            with anyio.CancelScope(shield=True):  # a number that may have been kept must not be used again
-                while self._queue:
-                    batch, self._queue = self._queue, []
-                    await self._publish_batch(batch)
-        finally:
-            self._publishing = False
-        await anyio.lowlevel.checkpoint_if_cancelled()
-
-    async def _publish_batch(self, batch: list[_Publishing]) -> None:
-        try:
-            prepared = self._prepare(batch)
-            await self._store.keep(prepared)
-        except Exception as error:
-            for request in batch:
-                request.error = request.error or error
-        else:
-            now = anyio.current_time()
-            for publication in prepared:
-                self._wiring.shelve(publication)
-                self._session.published(publication.node, publication.entry, now)
-            self._bell.ring()
-        finally:
-            for request in batch:
-                request.done.set()
-
-    def _prepare(self, batch: list[_Publishing]) -> list[Prepared]:
-        """Number, segment, sign and encapsulate; what cannot be published takes no number."""
-        prepared: list[Prepared] = []
-        last: dict[Name, int] = {}
-        for request in batch:
-            node = request.node
-            # SVS-PS: the sequence number is the next available one of the publisher.
-            seq = last.get(node, self._session.last(node)) + 1
-            try:
-                packets = encapsulate(
-                    node,
-                    self.name,
-                    seq,
-                    request.name,
-                    request.payload,
-                    inner=self._signers.inner,
-                    outer=self._signers.outer,
-                )
-            except UsageError as error:
-                request.error = error
-                continue
-            request.seq = last[node] = seq
-            entry = MappingEntry(seq, request.name, request.extra)
-            mapping = self._wiring.mapping_data(node, seq, seq, [entry])
-            prepared.append(Prepared(node, seq, packets, entry, mapping, request.state))
-        return prepared
 
     def _node_of(self, node: str | Name | None) -> Name:
         if node is None:
