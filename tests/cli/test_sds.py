@@ -19,7 +19,8 @@ from syncline.core.keys import NodeKey
 from syncline.core.settings import load
 from syncline.node import api, serve
 from syncline.node.node import running
-from syncline.protocols.sds.service import PLUGIN, SdsSettings
+from syncline.protocols.sds.plugin import PLUGIN
+from syncline.protocols.sds.settings import SdsSettings
 
 DATA = Path(__file__).parents[1] / "protocols" / "sds" / "data"
 Shell = Callable[..., str]

@@ -14,7 +14,9 @@ from syncline.core.ports import RecordQuery
 from syncline.core.settings import load
 from syncline.networks.libp2p.host import Libp2pHost
 from syncline.node.node import Node, running
-from syncline.protocols.sds.service import PLUGIN, SdsService, SdsSettings
+from syncline.protocols.sds.plugin import PLUGIN
+from syncline.protocols.sds.service import SdsService
+from syncline.protocols.sds.settings import SdsSettings
 from tests.interop.libp2p.peers import JsPeer, js_peer
 
 pytestmark = [pytest.mark.interop, pytest.mark.anyio, pytest.mark.usefixtures("npm")]

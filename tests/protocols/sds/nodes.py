@@ -17,7 +17,9 @@ from syncline.core.settings import load
 from syncline.networks.libp2p.host import Libp2pHost
 from syncline.networks.memory_host import MemoryFabric, MemoryNetworks
 from syncline.node.node import Node, running
-from syncline.protocols.sds.service import PLUGIN, SdsService, SdsSettings
+from syncline.protocols.sds.plugin import PLUGIN
+from syncline.protocols.sds.service import SdsService
+from syncline.protocols.sds.settings import SdsSettings
 from syncline.testing.clock import FakeClock
 
 

@@ -27,11 +27,11 @@ from syncline.core.verdict import Outcome, Reason
 from syncline.networks.host import Stream
 from syncline.protocols.sds import rules, wire
 from syncline.protocols.sds.catalogue import standard
+from syncline.protocols.sds.plugin import PLUGIN
 from syncline.protocols.sds.rules import signed_publish
-from syncline.protocols.sds.service import SdsSettings
 from syncline.protocols.sds.service.asking import FRAMING
-from syncline.protocols.sds.service.plugin import PLUGIN
 from syncline.protocols.sds.session import greeting
+from syncline.protocols.sds.settings import SdsSettings
 from syncline.protocols.sds.wire import Ack, Hello, Message, Publish, Query, Refusal, Subscribe, encode
 from syncline.testing.clock import FakeClock
 from tests.protocols.sds.nodes import Running, line, nodes

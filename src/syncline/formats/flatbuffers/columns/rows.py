@@ -38,19 +38,27 @@ class Rows:
         length = self.end - self.start
         self._tables_left: Numbers = np.minimum(limits.FLATBUFFERS_TABLES_MAX, length // TABLE_BYTES_MIN)
         self._bytes_left: Numbers = limits.FLATBUFFERS_SHARED_BYTES + limits.FLATBUFFERS_EXPANSION_MAX * length
-        self._views: dict[str, Numbers] = {}
+        self._aligned: dict[str, Numbers] = {}
+        self._anywhere: dict[str, Numbers] = {}
 
     def gather(self, kind: str, at: Numbers, cells: Cells) -> Numbers:
-        """The numbers of this kind at these places. A view with a stride of one byte reads at any alignment."""
+        """The numbers of this kind at these places.
+
+        Honest buffers are aligned, and gathering from an aligned array is three times as fast; where a place is not
+        aligned, a view with a stride of one byte reads at any.
+        """
+        size = _SIZES[kind]
         if self.strict:
-            self._assert_inside(at, _SIZES[kind], cells)
-        view = self._views.get(kind)
-        if view is None:
-            size = _SIZES[kind]
+            self._assert_inside(at, size, cells)
+        if kind not in self._aligned:
+            self._aligned[kind] = self._bytes[: len(self._bytes) // size * size].view(f"<{kind}")
             count = max(len(self._bytes) - size + 1, 0)
-            view = self._views[kind] = np.ndarray((count,), f"<{kind}", self._bytes, strides=(1,))
-        gathered: Numbers = view[at]
-        return gathered
+            self._anywhere[kind] = np.ndarray((count,), f"<{kind}", self._bytes, strides=(1,))
+        if np.bitwise_or.reduce(at) & (size - 1):
+            found: Numbers = self._anywhere[kind][at]
+        else:
+            found = self._aligned[kind].take(at >> size.bit_length() - 1)
+        return found
 
     def windows(self, at: Numbers, width: int, cells: Cells) -> Numbers:
         """`width` bytes from each place on, as rows of 16-bit numbers."""

@@ -92,7 +92,7 @@ class Run:
 
     def _windows(self, count: int, cells: Cells, vtable: Numbers, slots_end: Numbers) -> Numbers:
         """As many entries of each vtable, in one piece; what lies behind a shorter vtable does not count."""
-        entries = self.rows.windows(vtable + 4, 2 * count, cells).T
+        entries = np.ascontiguousarray(self.rows.windows(vtable + 4, 2 * count, cells).T)
         if cells.size and int(slots_end.min()) < 4 + 2 * count:
             entries[(4 + 2 * np.arange(count))[:, None] >= slots_end] = 0
         return entries
@@ -254,12 +254,16 @@ def _inside(entries: Numbers, slots: Sequence[Slot], size: Numbers) -> Mask:
     """For each table, whether every field it has lies inside it."""
     if not entries.size:
         return np.ones(len(size), np.bool_)
-    sizes = np.array([slot.size for slot in slots[: len(entries)]], np.int64)
     low = (entries - np.uint16(1)) < 3  # 1 to 3: inside the table's own start; 0, which is absent, wraps around
-    if int((entries.max(axis=1) + sizes).max()) <= int(size.min()) and not low.any():
-        return np.ones(len(size), np.bool_)
-    outside = (entries != 0) & (entries + sizes[:, None] > size)
-    wrong: Mask = (low | outside).any(axis=0)
+    wrong: Mask = np.zeros(len(size), np.bool_)
+    if low.any():
+        wrong |= low.any(axis=0)
+    least, furthest = int(size.min()), {}
+    for entry, peak, slot in zip(entries, entries.max(axis=1).tolist(), slots, strict=False):
+        if peak and peak + slot.size > least:
+            if slot.size not in furthest:
+                furthest[slot.size] = np.maximum(size - slot.size, 0).astype(np.uint16)
+            wrong |= entry > furthest[slot.size]
     return ~wrong
 
 

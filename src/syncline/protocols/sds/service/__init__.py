@@ -3,11 +3,10 @@
 Thin drivers: what is said is decided in `session`, what is good in `rules`.
 """
 
+from syncline.protocols.sds.plugin import PLUGIN
 from syncline.protocols.sds.service.asking import Found
 from syncline.protocols.sds.service.catchup import Caught
-from syncline.protocols.sds.service.plugin import PLUGIN, SdsPlugin
 from syncline.protocols.sds.service.service import SdsService
-from syncline.protocols.sds.service.settings import SdsSettings
 from syncline.protocols.sds.service.taken import Taken
 
-__all__ = ["PLUGIN", "Caught", "Found", "SdsPlugin", "SdsService", "SdsSettings", "Taken"]
+__all__ = ["PLUGIN", "Caught", "Found", "SdsService", "Taken"]

@@ -29,9 +29,9 @@ from syncline.protocols.sds.service.catchup import CatchUp, Caught
 from syncline.protocols.sds.service.gossip import GossipIntake
 from syncline.protocols.sds.service.publishing import Publisher, Request, encoded
 from syncline.protocols.sds.service.questions import Pushes, Questions, Where, condition_of
-from syncline.protocols.sds.service.settings import SdsSettings
 from syncline.protocols.sds.service.taken import Following, News, Taken
 from syncline.protocols.sds.session import Responder
+from syncline.protocols.sds.settings import SdsSettings
 from syncline.protocols.sds.wire import PROTOCOL_ID, Publish, Query, Subscribe
 
 STREAMS_PER_PEER: Final = 16

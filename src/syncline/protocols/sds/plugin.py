@@ -1,4 +1,4 @@
-"""SDS exchange as a plug-in of a node."""
+"""SDS exchange as a plug-in of a node. Light to import: commands that only list plug-ins do not load the rest."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import msgspec
 from syncline.core.errors import DecodeError, UsageError
 from syncline.core.ports import Ground, Judge, Service
 from syncline.core.record import Arrival, Incoming, Record
-from syncline.protocols.sds.catalogue import standard
-from syncline.protocols.sds.rules import PROTOCOL, judge
-from syncline.protocols.sds.service.settings import SdsSettings
-from syncline.protocols.sds.wire import Held, Publish, decode
+from syncline.protocols.sds.settings import SdsSettings
 
 
 class SdsPlugin:
     """Implements `core.ports.ProtocolPlugin`."""
 
-    name = PROTOCOL
+    name = "sds"
     settings: type[msgspec.Struct] = SdsSettings
 
     def judge(self, ground: Ground) -> Judge:
+        from syncline.protocols.sds.rules import judge
+
         context = ground.settings.context()
 
         def judged(incoming: Incoming) -> Arrival:
@@ -31,11 +30,14 @@ class SdsPlugin:
         return judged
 
     def service(self, ground: Ground) -> Service:
-        from syncline.protocols.sds.service.service import SdsService
+        from syncline.protocols.sds.service import SdsService
 
         return SdsService(ground)
 
     def decoded(self, record: Record) -> Mapping[str, Any]:
+        from syncline.protocols.sds.catalogue import standard
+        from syncline.protocols.sds.wire import Held, Publish, decode
+
         try:
             message = decode(record.raw or b"")
             if not isinstance(message, Publish | Held):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -11,10 +11,11 @@ from msgspec import Meta
 from syncline.core import limits
 from syncline.core.errors import SettingsError
 from syncline.core.limits import HOUR
-from syncline.protocols.sds.catalogue import NAMES, plain_name
-from syncline.protocols.sds.rules import Context
-from syncline.protocols.sds.session.quotas import Quotas
-from syncline.protocols.sds.session.responder import Terms
+
+if TYPE_CHECKING:  # commands that only look at settings need not load the rest
+    from syncline.protocols.sds.rules import Context
+    from syncline.protocols.sds.session.quotas import Quotas
+    from syncline.protocols.sds.session.responder import Terms
 
 
 class SdsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +45,8 @@ class SdsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = 60.0
 
     def names(self) -> frozenset[str]:
+        from syncline.protocols.sds.catalogue import NAMES, plain_name
+
         names = NAMES if self.schemas is None else [plain_name(name) for name in self.schemas]
         unknown = sorted(set(names) - set(NAMES))
         if unknown:
@@ -53,12 +56,18 @@ class SdsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return frozenset(names)
 
     def context(self) -> Context:
+        from syncline.protocols.sds.rules import Context
+
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self.network):
             raise SettingsError("sds.network is 1 to 64 letters, digits, dots, dashes and underscores")
         return Context(network=self.network, schemas=self.names(), memory=int(self.memory_hours * HOUR))
 
     def quotas(self) -> Quotas:
+        from syncline.protocols.sds.session.quotas import Quotas
+
         return Quotas(publish_rate=self.publish_rate, query_rate=self.query_rate, subscriptions=self.subscriptions)
 
     def terms(self) -> Terms:
+        from syncline.protocols.sds.session.responder import Terms
+
         return Terms(network=self.network, schemas=self.names(), query_seconds=self.query_seconds)
