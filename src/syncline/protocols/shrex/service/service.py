@@ -351,7 +351,7 @@ class ShrexService:
                 "score": round(info.score, 3),
             }
             for info in self._host.peers()
-            if self._settings.topic in info.topics
+            if self._settings.topic in info.topics or self._announced[info.peer]
         ]
 
     def statistics(self) -> Mapping[str, int | float]:

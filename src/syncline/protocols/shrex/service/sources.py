@@ -18,6 +18,7 @@ import msgspec
 
 from syncline.core.errors import DecodeError, SettingsError, UnavailableError, UnreachableError
 from syncline.core.limits import SHREX_HEADER_BYTES, SHREX_HEADERS
+from syncline.core.verdict import Reason
 from syncline.protocols.shrex.wire import header as headers
 from syncline.protocols.shrex.wire.header import Header
 
@@ -173,13 +174,15 @@ class RpcSource:
 
 async def _limited(response: httpx.Response) -> bytes:
     """The body, as long as it is not larger than an answer can be."""
-    parts, size = [], 0
-    async for part in response.aiter_bytes():
-        size += len(part)
-        if size > SHREX_HEADER_BYTES:
-            raise DecodeError(f"an answer of more than {SHREX_HEADER_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
+    body = bytearray()
+    with anyio.CancelScope() as reading:
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > SHREX_HEADER_BYTES:
+                reading.cancel()  # leaving the loop instead would leave the client's generators half-run
+    if len(body) > SHREX_HEADER_BYTES:
+        raise DecodeError(f"an answer of more than {SHREX_HEADER_BYTES} bytes", reason=Reason.OVERSIZE)
+    return bytes(body)
 
 
 def open_memory(address: str, token: str, folder: Path) -> HeaderSource:
