@@ -101,6 +101,27 @@ PUBSUB_CACHE_BYTES: Final = 16 * MIB  # recent messages kept to answer IWANT
 PUBSUB_CONTROL_PER_HEARTBEAT: Final = 64  # RPCs with control messages heard from one peer between two heartbeats
 PUBSUB_IDS_PER_HEARTBEAT: Final = 5_000  # message ids in IHAVE, IWANT and IDONTWANT heard from one peer, likewise
 
+# ShrEx
+SHREX_NOTIFICATION_BYTES: Final = KIB  # of a notification's protobuf
+SHREX_MESSAGE_BYTES: Final = 4 * KIB  # of the signed pubsub message around it
+SHREX_HEADER_BYTES: Final = 4 * MIB  # of a header source's answer: validators, commit and roots come with it
+SHREX_HEADERS: Final = 10_000  # heights below the head whose headers are kept to check notifications
+SHREX_HELD_PER_PEER: Final = 16  # notifications of one peer that wait for their header
+SHREX_HELD: Final = 4_096  # and of all peers
+SHREX_AHEAD: Final = 100  # heights ahead of the head that are waited for
+SHREX_VALIDATION_SECONDS: Final = 120.0
+SHREX_POOLS: Final = 10  # heights below the newest header whose pools are kept
+SHREX_POOL_PEERS: Final = 1_024  # peers in one pool
+SHREX_NODES: Final = 4_096  # peers that ever announced something true
+SHREX_GC_SECONDS: Final = 30.0
+SHREX_COOLDOWN_SECONDS: Final = 3.0
+SHREX_BLACKLISTED_HASHES: Final = 1_024
+SHREX_BLACKLISTED_PEERS: Final = 4_096
+SHREX_WAITERS: Final = 1_024  # requests that wait for a peer
+SHREX_LISTENER_QUEUE: Final = 1_024  # notifications one listener has yet to take
+SHREX_LISTENERS: Final = 64
+SHREX_HEADERS_PER_ROUND: Final = 100  # headers fetched before others get a turn
+
 # HTTP
 API_PAGE_RECORDS: Final = 10_000
 API_BODY_BYTES: Final = 8 * MIB

@@ -168,7 +168,7 @@ CORE_SECTIONS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "lake": LakeSettings,
     "log": LogSettings,
 }
-SECRETS: Final = frozenset({"api.token", "svs.command_keys", "svs.keys", "svs.signers"})
+SECRETS: Final = frozenset({"api.token", "shrex.headers_token", "svs.command_keys", "svs.keys", "svs.signers"})
 
 
 class Described(msgspec.Struct, frozen=True):

@@ -60,6 +60,11 @@ class Reason(StrEnum):
     UNKNOWN_SCHEMA = "unknown_schema", "context", "a schema this installation does not know"
     UNKNOWN_ALGORITHM = "unknown_algorithm", "context", "no plug-in here can apply this delta algorithm"
     HEADER_UNKNOWN = "header_unknown", "context", "no verified header for this height was known in time"
+    HEADER_MISMATCH = (
+        "header_mismatch",
+        "context",
+        "another hash than the verified header of this height has, or a header that does not continue our chain",
+    )
     NOT_SUBSCRIBED = "not_subscribed", "context", "nobody here asked for this topic"
     FORBIDDEN_ADDRESS = "forbidden_address", "context", "it points to an address that may not be fetched from here"
     UNAUTHORISED = "unauthorised", "context", "the sender may not do this here"

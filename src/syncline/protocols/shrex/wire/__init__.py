@@ -1,0 +1,1 @@
+"""Bytes and messages of ShrEx/Sub: notifications, block headers, results of requests."""
