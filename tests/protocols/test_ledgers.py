@@ -13,7 +13,9 @@ REFERENCE = re.compile(r"([\w./-]+\.py)::(\w+)")
 
 
 def defined(file: Path, name: str) -> bool:
-    return re.search(rf"^\s*(?:async )?(?:def|class) {name}\b", file.read_text(), re.MULTILINE) is not None
+    """Whether the file has a function or class of this name, or a constant at its top level."""
+    pattern = rf"^\s*(?:async )?(?:def|class) {name}\b|^{name}(?:: \S+)? = "
+    return re.search(pattern, file.read_text(), re.MULTILINE) is not None
 
 
 def place(protocol: str, path: str) -> Path:
