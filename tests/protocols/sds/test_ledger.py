@@ -1,17 +1,19 @@
-"""Every row of the ledger names code and a test that exist."""
+"""The ledger is kept: every row names code and a test that exist, and has a mutant that can be made."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-CODE, TESTS = ROOT / "src" / "syncline" / "protocols" / "sds", ROOT / "tests" / "protocols" / "sds"
-ROWS = re.findall(
-    r"^\| (.+?) \| (\S+::\S+) \| (\S+::\S+) \|$", (ROOT / "docs/protocols/sds.md").read_text(), re.MULTILINE
-)
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+SOURCE = ROOT / "src/syncline"
+MUTANTS = tomllib.loads((HERE / "mutants.toml").read_text())
+PAGE = (ROOT / "docs/protocols/sds.md").read_text()
+ROWS = re.findall(r"^\| (S\d+) \| (.+?) \| (\S+::\S+) \| (\S+::\S+) \|$", PAGE, re.MULTILINE)
 
 
 def there(reference: str, beside: Path) -> bool:
@@ -21,11 +23,15 @@ def there(reference: str, beside: Path) -> bool:
     return path.exists() and re.search(pattern, path.read_text(), re.MULTILINE) is not None
 
 
-def test_the_ledger_has_rows() -> None:
+@pytest.mark.parametrize(("name", "asked", "code", "test"), ROWS)
+def test_what_a_row_names_exists(name: str, asked: str, code: str, test: str) -> None:
+    assert there(code, SOURCE / "protocols/sds"), asked
+    assert there(test, HERE), asked
+
+
+def test_every_row_has_a_mutant_that_can_be_made_and_a_test_for_it() -> None:
     assert len(ROWS) > 60
-
-
-@pytest.mark.parametrize(("asked", "code", "test"), ROWS)
-def test_what_a_row_names_exists(asked: str, code: str, test: str) -> None:
-    assert there(code, CODE), asked
-    assert there(test, TESTS), asked
+    assert list(MUTANTS) == [name for name, *_ in ROWS]
+    for name, mutant in MUTANTS.items():
+        assert (SOURCE / mutant["file"]).read_text().count(mutant["old"]) == 1, name
+        assert there(mutant["test"], HERE), name

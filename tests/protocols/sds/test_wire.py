@@ -93,6 +93,10 @@ def _table(name: str) -> Any:
     return wire.codec(identifier)[0].schema.root.fields
 
 
+def test_the_protocol_has_the_name_of_the_specification() -> None:
+    assert wire.PROTOCOL_ID == "/spacedatanetwork/sds-exchange/1.0.0"
+
+
 def test_a_frame_is_a_little_endian_length_and_a_buffer_with_its_identifier() -> None:
     frame = encode(wire.Unsubscribe(subscription_id="s"))
     assert struct.unpack_from("<I", frame)[0] == len(frame) - 4
