@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from syncline.bench.decode_shrex import shrex
 from syncline.bench.report import best, case, exponent, report
 from syncline.formats.ndn.names import parse
 from syncline.formats.ndn.signing import Digest
@@ -33,7 +34,7 @@ Batch = tuple[pa.Array, pa.Array, pa.Array]
 def run(scale: float = 1.0) -> dict[str, Any]:
     """Measure every protocol's case."""
     batches = max(1, round(BATCHES * scale))
-    cases = [relay(batches), ndn(batches)]
+    cases = [relay(batches), shrex(batches, BATCH), ndn(batches)]
     sizes = [BATCH // 16, BATCH // 4, BATCH]
     seconds = [best(REPEATS * 3, partial(_columns, [relay_batch(size)]))[0] for size in sizes]
     return report("decode-frames", cases, growth={"case": "relay", "rows": sizes, "exponent": exponent(sizes, seconds)})

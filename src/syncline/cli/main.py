@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "tail": "Follow and publish",
     "pub": "Follow and publish",
     "get": "Follow and publish",
+    "peers": "Follow and publish",
     "sdsp": "Follow and publish",
     "journal": "Look after data",
     "lake": "Look after data",

@@ -11,11 +11,13 @@ import typer
 from syncline.cli import output
 from syncline.cli.common import JsonFlag, NodeUrl, invocation
 from syncline.cli.pub_relay import relay
+from syncline.cli.pub_shrex import shrex
 from syncline.cli.pub_svs import svs
 from syncline.core.errors import UsageError
 
 app = typer.Typer(help="Publish through a running node.", no_args_is_help=True)
 app.command()(relay)
+app.command()(shrex)
 app.command()(svs)
 KINDS = ("json", "text", "binary")
 

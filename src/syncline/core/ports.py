@@ -163,6 +163,10 @@ class Networks(Protocol):
         """Keep what was asked for running, until cancelled. The node calls this before it starts its protocols."""
         ...
 
+    def addresses(self) -> Sequence[str]:
+        """Where others reach us, as far as networks are in use."""
+        ...
+
     def statistics(self) -> Mapping[str, int | float]:
         """Counters and gauges of the networks in use."""
         ...

@@ -6,7 +6,7 @@ each other by the addresses they announce; a line between two of them can be cut
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from random import Random
 from typing import Any, Final
@@ -110,6 +110,9 @@ class MemoryNetworks:
 
     async def run(self, *, task_status: Any) -> None:
         task_status.started()
+
+    def addresses(self) -> Sequence[str]:
+        return self._host.addresses
 
     def statistics(self) -> Mapping[str, int | float]:
         return self._host.statistics()

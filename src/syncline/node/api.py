@@ -101,6 +101,7 @@ class _Status(_Route):
                 "now": node.clock.now(),
                 "started_at": node.started_at,
                 "protocols": sorted(node.services),
+                "addresses": list(node.networks.addresses()),
                 "statistics": node.statistics(),
             }
         )

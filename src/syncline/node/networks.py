@@ -5,7 +5,7 @@ Implements `core.ports.Networks`. Which protocol does what on the host is not kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -69,6 +69,9 @@ class NodeNetworks:
             limits=Limits(connections=given.connections, per_address=given.connections_per_address),
             slow_seconds=given.slow_seconds,
         )
+
+    def addresses(self) -> Sequence[str]:
+        return self._host.addresses if self._host is not None else ()
 
     def statistics(self) -> Mapping[str, int | float]:
         return self._host.statistics() if self._host is not None else {}

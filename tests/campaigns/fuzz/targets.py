@@ -92,6 +92,89 @@ def pubsub_rpc() -> Target:
     return decode_rpc
 
 
+def pubsub_message() -> Target:
+    """A signed message, read and judged, and read from a batch alike."""
+    from syncline.formats.pubsub import decode_message, judge
+
+    def target(data: bytes) -> object:
+        return judge(decode_message(data))
+
+    return target
+
+
+def libp2p_yamux() -> Target:
+    """Bytes of a peer inside the secure channel: whatever they open, memory stays within the windows."""
+    from syncline.core.limits import STREAM_WINDOW, STREAMS_PER_CONNECTION
+    from syncline.networks.libp2p.yamux import Session
+
+    def target(data: bytes) -> object:
+        session = Session(initiator=False)
+        events = session.receive(data)
+        held = sum(len(stream.inbox) for stream in session.streams.values())
+        assert held <= len(data)
+        assert session.inbound <= STREAMS_PER_CONNECTION
+        assert all(len(stream.inbox) <= STREAM_WINDOW for stream in session.streams.values())
+        return events
+
+    return target
+
+
+def libp2p_handshake() -> Target:
+    """A stranger's first words: the bytes of both handshake messages, cut by the first byte."""
+    from syncline.core.keys import NodeKey
+    from syncline.networks.libp2p.noise import Handshake
+
+    key = NodeKey(bytes(32))
+
+    def target(data: bytes) -> object:
+        shake = Handshake(key, initiator=False, static=b"s" * 32, ephemeral=b"e" * 32)
+        cut = 1 + (data[0] if data else 0)
+        shake.receive(data[1:cut])
+        return shake.receive(data[cut:])
+
+    return target
+
+
+def libp2p_identify() -> Target:
+    from syncline.networks.libp2p.identify import decode
+    from syncline.networks.libp2p.multiaddr import from_bytes
+
+    def target(data: bytes) -> object:
+        return [from_bytes(address) for address in decode(data).addresses]
+
+    return target
+
+
+def shrex_message() -> Target:
+    """A notification alone and in a batch: the same answer."""
+    import pyarrow as pa
+
+    from syncline.protocols.shrex.columns import decode_messages
+    from syncline.protocols.shrex.rules.notifications import judge_message, judge_payload
+    from syncline.protocols.shrex.wire.notification import TOPIC
+
+    def target(data: bytes) -> object:
+        judge_payload(data)
+        _, _, verdict = judge_message(data, TOPIC)
+        found = decode_messages(pa.array([data], pa.binary()), pa.array([TOPIC]))
+        assert found["outcome"][0].as_py() == verdict.outcome.value
+        assert found["reason"][0].as_py() == (verdict.reason.value if verdict.reason else None)
+        return verdict
+
+    return target
+
+
+def shrex_header() -> Target:
+    from syncline.protocols.shrex.wire.header import decode, encode
+
+    def target(data: bytes) -> object:
+        header = decode(data)
+        assert decode(encode(header)).hash == header.hash
+        return header
+
+    return target
+
+
 def relay_message() -> Target:
     from syncline.protocols.relay.wire.messages import decode, encode
 
@@ -217,6 +300,12 @@ TARGETS: dict[str, Callable[[], Target]] = {
         sds_payload,
         sds_message,
         pubsub_rpc,
+        pubsub_message,
+        libp2p_yamux,
+        libp2p_handshake,
+        libp2p_identify,
+        shrex_message,
+        shrex_header,
         relay_message,
         relay_token,
         relay_request,

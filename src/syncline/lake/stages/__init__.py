@@ -17,7 +17,7 @@ import pyarrow as pa
 from syncline.core.errors import UsageError
 from syncline.lake.tables import BASE_TABLES, Table
 
-BUILT_IN: Final[tuple[str, ...]] = ("relay", "sdsp", "svs")
+BUILT_IN: Final[tuple[str, ...]] = ("relay", "sdsp", "shrex", "svs")
 RECORD: Final = "record"
 
 

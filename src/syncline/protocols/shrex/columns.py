@@ -93,54 +93,71 @@ def _mended(
 class _Fast:
     """The rows in the usual shape. What the others hold is arbitrary until they are mended.
 
-    Rows of one length, data length and topic have every field in the same place: such a group is a matrix, whose columns
-    are compared with what must stand there.
+    Rows of one data length and topic have every field in the same place: such a group is a matrix, whose columns are
+    compared with what must stand there.
     """
 
     def __init__(self, raws: pa.Array, topics: pa.Array) -> None:
-        count = len(raws)
-        self._starts, lengths, self._data = _layout(raws)
-        self.good: Bools = np.zeros(count, bool)
-        self.author = np.zeros((count, 32), np.uint8)
-        self.seqno = np.zeros(count, np.uint64)
-        self.height = np.zeros(count, np.uint64)
-        self.data_hash = np.zeros((count, 32), np.uint8)
-        self._signature = np.zeros(count, np.int64)  # where each row's signature begins
+        self._count = len(raws)
+        self._starts, self._lengths, self._data = _layout(raws)
+        self._filled = False
         names = topics.dictionary_encode()  # topics repeat
-        self._topics = [name.encode() for name in names.dictionary.to_pylist()]
-        fits = np.flatnonzero((lengths >= _LEAST) & (lengths <= SHREX_MESSAGE_BYTES) & _present(raws))
+        sought = [name.encode() for name in names.dictionary.to_pylist()]
+        fits = np.flatnonzero((self._lengths >= _LEAST) & (self._lengths <= SHREX_MESSAGE_BYTES) & _present(raws))
         sizes = self._data[self._starts[fits] + _FROM + 1].astype(np.int64)
         numbers = np.asarray(names.indices.fill_null(-1)).astype(np.int64)[fits]
-        for rows, (length, size, number) in _groups(fits, lengths[fits], sizes, numbers):
+        for rows, (size, number) in _groups(fits, sizes, numbers):
             if number >= 0:
-                self._read(rows, length, size, self._topics[number])
+                self._read(rows, size, sought[number])
+        if not self._filled:
+            self._empty()
 
-    def _read(self, rows: npt.NDArray[np.intp], length: int, size: int, topic: bytes) -> None:
+    def _empty(self) -> None:
+        self.good: Bools = np.zeros(self._count, bool)
+        self.author: Bytes = np.zeros((self._count, 32), np.uint8)
+        self.seqno: npt.NDArray[np.uint64] = np.zeros(self._count, np.uint64)
+        self.height: npt.NDArray[np.uint64] = np.zeros(self._count, np.uint64)
+        self.data_hash: Bytes = np.zeros((self._count, 32), np.uint8)
+        self._signature: Ints = np.zeros(self._count, np.int64)  # where each row's signature begins
+
+    def _read(self, rows: npt.NDArray[np.intp], size: int, topic: bytes) -> None:
         digits = size - _AROUND  # of the height's varint
         signature = _FROM + 2 + size + _SEQNO + 2 + len(topic)
-        keyed = length == signature + _SIGNATURE + _KEY
-        if not 1 <= digits <= 10 or len(topic) > 0x7F or not (keyed or length == signature + _SIGNATURE):
+        end = signature + _SIGNATURE
+        if not 1 <= digits <= 10 or len(topic) > 0x7F:
             return
-        block = _rows(self._data, self._starts[rows], length)
-        author, height_at = block[:, 8:40], _FROM + 3
-        hash_at = height_at + digits + 2
+        extra = self._lengths[rows] - end
+        right = (extra == 0) | (extra == _KEY)
+        if not right.all():
+            rows, extra = rows[right], extra[right]
+        if not len(rows):
+            return
+        row = _Row(self._data, self._starts[rows])
+        hash_at = _FROM + 3 + digits + 2
         seqno_at = hash_at + 32 + 2
-        data_hash = block[:, hash_at : hash_at + 32]
-        good = _is(block, 0, b"\x0a\x26" + PEER_ID_PREFIX) & _is(block, _FROM, b"\x12")
-        good &= _is(block, _FROM + 2, b"\x08") & _is(block, hash_at - 2, b"\x12\x20")
-        good &= _is(block, seqno_at - 2, b"\x1a\x08")
-        good &= _is(block, seqno_at + 8, b"\x22" + bytes((len(topic),)) + topic + b"\x2a\x40")
-        height, sound = _varints(block[:, height_at : height_at + digits])
-        begins = _words(block, hash_at, 8)  # a hash that begins like a forbidden one is left to the rules
+        good = row.has(0, b"\x0a\x26" + PEER_ID_PREFIX) & row.has(_FROM, bytes((0x12, size, 0x08)))
+        good &= row.has(hash_at - 2, b"\x12\x20") & row.has(seqno_at - 2, b"\x1a\x08")
+        good &= row.has(seqno_at + 8, b"\x22" + bytes((len(topic),)) + topic + b"\x2a\x40")
+        height, sound = row.varint(_FROM + 3, digits)
+        author, data_hash = row.bytes32(8), row.bytes32(hash_at)
+        begins = data_hash.view("<u8")[:, 0]  # a hash that begins like a forbidden one is left to the rules
         good &= sound & (height > 0) & (begins != 0) & (begins != _EMPTY)
-        if keyed:
-            good &= _is(block, length - _KEY, b"\x32\x24" + PEER_ID_PREFIX[2:])
-            for place in range(0, 32, 8):
-                good &= _words(block, 8 + place, 8) == _words(block, length - 32 + place, 8)
-        self.good[rows], self.height[rows] = good, height
-        self.author[rows], self.data_hash[rows] = author, data_hash
-        self.seqno[rows] = np.ascontiguousarray(block[:, seqno_at : seqno_at + 8]).view(">u8")[:, 0]
-        self._signature[rows] = self._starts[rows] + signature
+        keyed = np.flatnonzero(extra)
+        if len(keyed):  # what follows the signature must be the author's key again
+            good[keyed] &= _Row(self._data, row.starts[keyed] + end).is_key(author[keyed])
+        seqno = row.words(seqno_at).byteswap()
+        self._put(rows, good, author, seqno, height, data_hash, row.starts + signature)
+
+    def _put(self, rows: npt.NDArray[np.intp], *columns: npt.NDArray[Any]) -> None:
+        if len(rows) < self._count and not self._filled:
+            self._empty()
+        self._filled = True
+        if len(rows) == self._count:  # the usual case: nothing to copy
+            self.good, self.author, self.seqno, self.height, self.data_hash, self._signature = columns
+            return
+        places = (self.good, self.author, self.seqno, self.height, self.data_hash, self._signature)
+        for place, column in zip(places, columns, strict=True):
+            place[rows] = column
 
     def check_signatures(self) -> None:
         """Take out rows whose signature is not the author's; they are judged again, for the reason."""
@@ -169,41 +186,53 @@ def _groups(rows: npt.NDArray[np.intp], *keys: Ints) -> Iterator[tuple[npt.NDArr
         yield rows[chosen], tuple(int(key[chosen[0]]) for key in keys)
 
 
-def _rows(data: Bytes, starts: Ints, width: int) -> Bytes:
-    """A matrix of the bytes of rows that are all `width` long; no copy where they lie side by side."""
-    first = int(starts[0])
-    if len(starts) * width == int(starts[-1]) + width - first and (np.diff(starts) == width).all():
-        return data[first : first + len(starts) * width].reshape(len(starts), width)
-    found: Bytes = np.lib.stride_tricks.sliding_window_view(data, width)[starts]
-    return found
+class _Row:
+    """Rows with every field in the same place, none of them within eight bytes of a row's end. Each look gathers just the
+    words it needs: matrices of whole rows would cost more memory than time.
+    """
 
+    def __init__(self, data: Bytes, starts: Ints) -> None:
+        self._data, self.starts = data, starts
 
-def _is(block: Bytes, at: int, wanted: bytes) -> Bools:
-    """Whether these bytes stand at this place of each row."""
-    same: Bools = np.ones(len(block), bool)
-    for width in (8, 4, 2, 1):  # whole words at a time: a comparison byte by byte costs five times as much
-        while len(wanted) >= width:
-            same &= _words(block, at, width) == int.from_bytes(wanted[:width], "little")
-            at, wanted = at + width, wanted[width:]
-    return same
+    def words(self, at: int) -> npt.NDArray[np.uint64]:
+        """The eight bytes at this place of each row as one little-endian number."""
+        view = np.ndarray((len(self._data) - 7,), "<u8", self._data, strides=(1,))
+        found: npt.NDArray[np.uint64] = view[self.starts + at]
+        return found
 
+    def bytes32(self, at: int) -> Bytes:
+        view = np.ndarray((len(self._data) - 31,), "V32", self._data, strides=(1,))
+        return view[self.starts + at].view(np.uint8).reshape(-1, 32)
 
-def _words(block: Bytes, at: int, width: int) -> npt.NDArray[Any]:
-    """The bytes at this place of each row as one little-endian number."""
-    return np.ascontiguousarray(block[:, at : at + width]).view(f"<u{width}")[:, 0]
+    def has(self, at: int, wanted: bytes) -> Bools:
+        """Whether these bytes stand at this place of each row."""
+        same: Bools | None = None
+        for place in range(0, len(wanted), 8):
+            part = wanted[place : place + 8]
+            mask = np.uint64((1 << 8 * len(part)) - 1)
+            alike = (self.words(at + place) & mask) == np.uint64(int.from_bytes(part, "little"))
+            same = alike if same is None else same & alike
+        assert same is not None
+        return same
 
+    def varint(self, at: int, digits: int) -> tuple[npt.NDArray[np.uint64], Bools]:
+        """The number at this place, and whether it is a varint of just so many digits and of 64 bits."""
+        value = np.zeros(len(self.starts), np.uint64)
+        sound: Bools = np.ones(len(self.starts), bool)
+        words = self.words(at)
+        for place in range(digits):
+            if place == 8:
+                words = self.words(at + 8)
+            digit = (words >> np.uint64(8 * (place % 8))) & np.uint64(0xFF)
+            value |= (digit & np.uint64(0x7F)) << np.uint64(7 * place)
+            sound &= digit >= 0x80 if place < digits - 1 else digit < (0x80 if digits < 10 else 2)
+        return value, sound
 
-def _varints(digits: Bytes) -> tuple[npt.NDArray[np.uint64], Bools]:
-    """Numbers of one length, and whether they are varints of just that length and of 64 bits."""
-    count = digits.shape[1]
-    value = np.zeros(len(digits), np.uint64)
-    sound = digits[:, -1] < (0x80 if count < 10 else 2)
-    for place in range(count):
-        column = digits[:, place]
-        value |= (column & 0x7F).astype(np.uint64) << np.uint64(7 * place)
-        if place < count - 1:
-            sound &= column >= 0x80
-    return value, sound
+    def is_key(self, author: Bytes) -> Bools:
+        """Whether each row is the field with the author's key, as some implementations write it."""
+        same = self.bytes32(6).view("<u8") == author.view("<u8")
+        found: Bools = same[:, 0] & same[:, 1] & same[:, 2] & same[:, 3]
+        return found & self.has(0, b"\x32\x24" + PEER_ID_PREFIX[2:])
 
 
 def _column(values: npt.NDArray[Any], mask: Bools | None = None) -> pa.Array:
