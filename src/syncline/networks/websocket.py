@@ -34,6 +34,7 @@ except ImportError:  # a build without its C part
     from websockets.utils import apply_mask
 
 CHUNK: Final = 65_536
+HEAD_END: Final = b"\r\n\r\n"
 PING_SECONDS: Final = 20.0  # of silence after which we ask whether somebody is there
 SILENCE_SECONDS: Final = 45.0  # of silence after which nobody is
 
@@ -53,6 +54,7 @@ class Socket:
         self._about = about
         self._is_server = protocol.side is Side.SERVER
         self._buffer = b""  # the beginning of a frame
+        self._early = b""  # what came with the handshake and has not been looked at
         self._fragments: list[bytes] = []
         self._text = True
         self._writing = anyio.Lock()
@@ -66,7 +68,7 @@ class Socket:
         """The messages that came with the next chunk, maybe none. Raises ClosedError when the other side has ended."""
         if self._protocol.state is State.CLOSED or self._protocol.close_rcvd is not None:
             raise ClosedError(self._farewell(), about=self._about)
-        chunk = await self._chunk()
+        chunk, self._early = self._early or await self._chunk(), b""
         messages: list[Message] = []
         if self._protocol.state is State.OPEN and chunk:
             self._cut(self._buffer + chunk if self._buffer else chunk, messages)
@@ -75,6 +77,24 @@ class Socket:
         if self._protocol.writes:  # the core answers control frames
             await self.flush()
         return messages
+
+    async def read_head(self) -> None:
+        """Let the core read the other side's part of the handshake, and no byte after it.
+
+        What follows in the same chunk may be half a frame: `read` begins with it.
+        """
+        head = b""
+        while (end := head.find(HEAD_END)) < 0 and len(head) <= CHUNK:
+            chunk = await self._chunk()
+            if not chunk:
+                break
+            head += chunk
+        cut = end + len(HEAD_END) if end >= 0 else len(head)
+        if head:
+            self._protocol.receive_data(head[:cut])
+        if end < 0:
+            self._protocol.receive_eof()
+        self._early = head[cut:]
 
     def _cut(self, data: bytes, messages: list[Message]) -> None:
         """Take whole frames off `data` and keep the rest. The core sees whole frames, or what it must refuse."""
@@ -270,8 +290,9 @@ class WebSocket(Socket):
             request.headers[name] = value
         self._client.send_request(request)
         await self.flush()
+        await self.read_head()
         while self._protocol.state is State.CONNECTING and self._protocol.handshake_exc is None:
-            self._messages += await self.read()
+            await self.read()  # the body of an answer that is no handshake
         if self._protocol.handshake_exc is not None:
             raise _no_handshake(self._protocol.handshake_exc, self._about)
 
@@ -339,12 +360,8 @@ async def accept(stream: ByteStream, decide: Decide, *, max_message: int, second
     request: Request | None = None
     try:
         with anyio.fail_after(seconds):
-            while request is None:
-                chunk = await opened._chunk()
-                protocol.receive_data(chunk) if chunk else protocol.receive_eof()
-                if protocol.handshake_exc is not None:
-                    break
-                request = next((each for each in protocol.events_received() if isinstance(each, Request)), None)
+            await opened.read_head()
+            request = next((each for each in protocol.events_received() if isinstance(each, Request)), None)
             if request is not None:
                 answer = decide(request)
                 protocol.send_response(protocol.reject(*answer) if answer else protocol.accept(request))
