@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
 from websockets.protocol import Protocol, Side, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from syncline.core.errors import ClosedError, UnreachableError
-from syncline.networks.websocket import Message, Socket, accept
+from syncline.networks.websocket import Message, Socket, WebSocket, accept
 
 REQUEST = (
     b"GET /path?x=1 HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -170,6 +171,51 @@ async def test_a_request_opens_a_socket_and_is_handed_over() -> None:
         protocol = ClientProtocol(parse_uri("ws://here/"))
         assert protocol.state is State.CONNECTING
         assert (await client.receive()).startswith(b"HTTP/1.1 101")
+
+
+async def test_what_comes_with_the_handshake_is_not_lost_however_it_is_cut() -> None:
+    """A server may speak at once, and the machine may deliver its first words with the handshake, or half of them."""
+    words = [Frame(Opcode.TEXT, b"first"), Frame(Opcode.BINARY, b"s" * 200), Frame(Opcode.TEXT, b"third")]
+    stream = b"".join(frame.serialize(mask=False) for frame in words)
+    for cut in range(len(stream) + 1):
+        protocol = ClientProtocol(parse_uri("ws://here/"))
+        feed = Answering(stream, cut)
+        client = WebSocket(feed, protocol, "")  # type: ignore[arg-type]
+        await client.shake_hands({})
+        found: list[Message] = []
+        while len(found) < 3:
+            found += await client.read()
+        assert found == [(True, b"first"), (False, b"s" * 200), (True, b"third")], cut
+
+
+class Answering(Feed):
+    """Answers a handshake, with the first `cut` bytes of what follows in the same chunk."""
+
+    def __init__(self, stream: bytes, cut: int) -> None:
+        super().__init__([])
+        self._stream, self._cut = stream, cut
+
+    async def send(self, data: bytes) -> None:
+        server = ServerProtocol()
+        server.receive_data(data)
+        [request] = server.events_received()
+        assert isinstance(request, Request)
+        server.send_response(server.accept(request))
+        answer = b"".join(server.data_to_send())
+        self.chunks = [answer + self._stream[: self._cut], self._stream[self._cut :]]
+        self.chunks = [each for each in self.chunks if each]
+
+
+async def test_a_client_that_speaks_with_its_request_is_heard() -> None:
+    async with pair() as (client, server):
+        frame = masked(Opcode.TEXT, b"early")
+        await client.send(REQUEST + frame[:5])
+        socket, _ = await accept(server, lambda asked: None, max_message=100, seconds=5)
+        await client.send(frame[5:])
+        found: list[Message] = []
+        while not found:
+            found += await socket.read()
+        assert found == [(True, b"early")]
 
 
 async def test_a_request_may_be_answered_in_plain_http() -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import structlog
 
 from syncline.core.keys import NodeKey
 from syncline.core.settings import load
@@ -17,6 +18,9 @@ from syncline.node.node import running
 from syncline.protocols.relay.plugin import Relay
 from syncline.protocols.relay.service import RelayService
 from syncline.protocols.relay.settings import RelaySettings
+
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # nobody reads standard output for long
 
 
 async def main(folder: Path, flags: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ in size. Who may connect, and reconnecting, are the caller's business.
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from http import HTTPStatus
 from typing import Final
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSStream
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus, InvalidURI
@@ -33,6 +34,7 @@ except ImportError:  # a build without its C part
     from websockets.utils import apply_mask
 
 CHUNK: Final = 65_536
+HEAD_END: Final = b"\r\n\r\n"
 PING_SECONDS: Final = 20.0  # of silence after which we ask whether somebody is there
 SILENCE_SECONDS: Final = 45.0  # of silence after which nobody is
 
@@ -52,9 +54,11 @@ class Socket:
         self._about = about
         self._is_server = protocol.side is Side.SERVER
         self._buffer = b""  # the beginning of a frame
+        self._early = b""  # what came with the handshake and has not been looked at
         self._fragments: list[bytes] = []
         self._text = True
         self._writing = anyio.Lock()
+        self._raw = _raw_socket(stream)
 
     @property
     def is_open(self) -> bool:
@@ -64,7 +68,7 @@ class Socket:
         """The messages that came with the next chunk, maybe none. Raises ClosedError when the other side has ended."""
         if self._protocol.state is State.CLOSED or self._protocol.close_rcvd is not None:
             raise ClosedError(self._farewell(), about=self._about)
-        chunk = await self._chunk()
+        chunk, self._early = self._early or await self._chunk(), b""
         messages: list[Message] = []
         if self._protocol.state is State.OPEN and chunk:
             self._cut(self._buffer + chunk if self._buffer else chunk, messages)
@@ -73,6 +77,24 @@ class Socket:
         if self._protocol.writes:  # the core answers control frames
             await self.flush()
         return messages
+
+    async def read_head(self) -> None:
+        """Let the core read the other side's part of the handshake, and no byte after it.
+
+        What follows in the same chunk may be half a frame: `read` begins with it.
+        """
+        head = b""
+        while (end := head.find(HEAD_END)) < 0 and len(head) <= CHUNK:
+            chunk = await self._chunk()
+            if not chunk:
+                break
+            head += chunk
+        cut = end + len(HEAD_END) if end >= 0 else len(head)
+        if head:
+            self._protocol.receive_data(head[:cut])
+        if end < 0:
+            self._protocol.receive_eof()
+        self._early = head[cut:]
 
     def _cut(self, data: bytes, messages: list[Message]) -> None:
         """Take whole frames off `data` and keep the rest. The core sees whole frames, or what it must refuse."""
@@ -157,6 +179,21 @@ class Socket:
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
                 raise UnreachableError(f"the connection broke: {error}", about=self._about) from None
 
+    def flush_now(self) -> bool:
+        """Hand over at once what the machine takes at once; whether that was all. `flush` does the rest."""
+        protocol = self._protocol
+        if self._raw is None or self._writing.locked() or b"" in protocol.writes:
+            return False
+        data = b"".join(protocol.writes)
+        try:
+            taken = self._raw.send(data) if data else 0
+        except (BlockingIOError, InterruptedError):
+            taken = 0
+        except OSError:  # `flush` says what it means
+            return False
+        protocol.writes = [data[taken:]] if taken < len(data) else []
+        return taken == len(data)
+
     async def close(self, code: int = 1000, reason: str = "", *, linger: float = 0.0) -> None:
         """Say goodbye.
 
@@ -178,7 +215,14 @@ class Socket:
     async def _chunk(self) -> bytes:
         """What the network has, or nothing when it has ended."""
         try:
-            return await self._stream.receive(CHUNK)
+            if self._raw is None:
+                return await self._stream.receive(CHUNK)
+            while True:
+                await anyio.wait_readable(self._raw)  # most often there is nothing yet: asking first would be in vain
+                try:
+                    return self._raw.recv(CHUNK)
+                except (BlockingIOError, InterruptedError):
+                    continue
         except anyio.EndOfStream:
             return b""
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
@@ -246,8 +290,9 @@ class WebSocket(Socket):
             request.headers[name] = value
         self._client.send_request(request)
         await self.flush()
+        await self.read_head()
         while self._protocol.state is State.CONNECTING and self._protocol.handshake_exc is None:
-            self._messages += await self.read()
+            await self.read()  # the body of an answer that is no handshake
         if self._protocol.handshake_exc is not None:
             raise _no_handshake(self._protocol.handshake_exc, self._about)
 
@@ -270,7 +315,7 @@ async def connect(
         where = parse_uri(url)
     except InvalidURI as error:
         raise UsageError(f"not a WebSocket address: {error.msg}", about=about or url) from None
-    socket: WebSocket | None = None
+    opened: WebSocket | None = None
     try:
         with anyio.fail_after(FETCH_SECONDS):
             stream: ByteStream = await anyio.connect_tcp(where.host, where.port)
@@ -279,17 +324,26 @@ async def connect(
                 stream = await TLSStream.wrap(
                     stream, hostname=where.host, ssl_context=context, standard_compatible=False
                 )
-            socket = WebSocket(stream, ClientProtocol(where, max_size=max_message), about or url)
-            await socket.shake_hands(headers or {})
+            opened = WebSocket(stream, ClientProtocol(where, max_size=max_message), about or url)
+            await opened.shake_hands(headers or {})
     except (OSError, TimeoutError) as error:
         raise UnreachableError(f"no answer: {error or type(error).__name__}", about=about or url) from None
     finally:
-        if socket is not None and not socket.is_open:
-            await socket.close()
+        if opened is not None and not opened.is_open:
+            await opened.close()
     try:
-        yield socket
+        yield opened
     finally:
-        await socket.close()
+        await opened.close()
+
+
+def _raw_socket(stream: ByteStream) -> socket.socket | None:
+    """The socket under a plain stream on trio, which keeps no buffers of its own: reading and writing it directly spares
+    a task switch and two system calls a chunk."""
+    if not isinstance(stream, SocketStream) or not type(stream).__module__.endswith("_trio"):
+        return None
+    raw: socket.socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - not Django's
+    return raw
 
 
 Decide = Callable[[Request], tuple[HTTPStatus, str] | None]  # a plain HTTP answer, or None to go on
@@ -302,25 +356,21 @@ async def accept(stream: ByteStream, decide: Decide, *, max_message: int, second
     end, UnreachableError when the other side is too slow or gone.
     """
     protocol = ServerProtocol(max_size=max_message)
-    socket = Socket(stream, protocol, "")
+    opened = Socket(stream, protocol, "")
     request: Request | None = None
     try:
         with anyio.fail_after(seconds):
-            while request is None:
-                chunk = await socket._chunk()
-                protocol.receive_data(chunk) if chunk else protocol.receive_eof()
-                if protocol.handshake_exc is not None:
-                    break
-                request = next((each for each in protocol.events_received() if isinstance(each, Request)), None)
+            await opened.read_head()
+            request = next((each for each in protocol.events_received() if isinstance(each, Request)), None)
             if request is not None:
                 answer = decide(request)
                 protocol.send_response(protocol.reject(*answer) if answer else protocol.accept(request))
-            await socket.flush()
+            await opened.flush()
     except TimeoutError:
         raise UnreachableError(f"no request in {seconds:g} s") from None
-    if request is None or not socket.is_open:
+    if request is None or not opened.is_open:
         raise ClosedError("no WebSocket was opened")
-    return socket, request
+    return opened, request
 
 
 def _no_handshake(error: Exception, url: str) -> RefusedError | UnavailableError:

@@ -172,6 +172,7 @@ async def test_a_real_client_fetches_and_hears_errors(npm: Path, relay: MakeRela
 
 
 LINE = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
+RING = [*LINE, ("e", "a")]
 
 
 async def test_real_clients_on_the_ends_of_a_line_of_five_servers_talk(npm: Path, tmp_path: Path) -> None:
@@ -184,3 +185,21 @@ async def test_real_clients_on_the_ends_of_a_line_of_five_servers_talk(npm: Path
         await peers.until(lambda: peers.messages("bob") == ["ping"])
         await peers("publish", "bob", topic=NEWS, message="pong")
         await peers.until(lambda: peers.messages("alice") == ["pong"])
+
+
+async def test_real_clients_on_a_ring_still_talk_after_the_server_between_them_is_killed(
+    npm: Path, tmp_path: Path
+) -> None:
+    async with federation(tmp_path, RING) as servers, running_peers() as peers:
+        await peers("open", "alice", url=servers["a"].url)
+        await peers("open", "bob", url=servers["c"].url)
+        for name in ("alice", "bob"):
+            await peers("subscribe", name, topic=NEWS)
+        await peers("publish", "alice", topic=NEWS, message="by way of b")
+        await peers.until(lambda: peers.messages("bob") == ["by way of b"])
+        await servers["b"].kill()
+        await peers("publish", "alice", topic=NEWS, message="by way of e and d")
+        await peers.until(lambda: len(peers.messages("bob")) == 2)
+        await peers("publish", "bob", topic=NEWS, message="and back")
+        await peers.until(lambda: peers.messages("alice") == ["and back"])
+    assert peers.messages("bob") == ["by way of b", "by way of e and d"]

@@ -229,16 +229,20 @@ class Deaf(Socket):
 
     def __init__(self) -> None:
         self.closed: tuple[int, str] | None = None
+        self.messages: list[Message] = []
 
     async def read(self) -> list[Message]:
         await anyio.sleep_forever()
         return []
 
     def put_all(self, messages: Iterable[Message]) -> None:
-        self.messages = list(messages)
+        self.messages += messages
 
     def ping(self) -> None:
         pass
+
+    def flush_now(self) -> bool:
+        return False
 
     async def flush(self) -> None:
         await anyio.sleep_forever()

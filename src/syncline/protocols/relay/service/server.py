@@ -69,8 +69,17 @@ class Conversation:
             await self._socket.close(end[0], end[1], linger=1.0)
 
     def _wake(self) -> None:
-        self._waiting = True
-        self._signal.set()
+        """Send at once if the machine takes it; else the writer waits for it."""
+        if self.sending_since is not None or self.port.end is not None or not self._sent_now():
+            self._waiting = True
+            self._signal.set()
+
+    def _sent_now(self) -> bool:
+        try:
+            self._socket.put_all(self.port.take())
+        except ClosedError:
+            return False
+        return self._socket.flush_now()
 
     async def _read(self) -> None:
         port, queue, receive = self.port, self._queue, self._receive

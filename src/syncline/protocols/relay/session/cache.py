@@ -111,23 +111,18 @@ class Cache:
         """Everything live, in no order."""
         return (entry for mailbox in self._mailboxes.values() for entry in mailbox.after(0))
 
-    def find(self, topic: str, digest: bytes, now: int) -> Entry | None:
-        """The entry of this message, unless its time has passed."""
-        mailbox = self._mailboxes.get(topic)
-        entry = mailbox.find(digest) if mailbox is not None else None
-        return entry if entry is not None and entry.expires_at > now else None
-
-    def room(self, topic: str, size: int, source: str, *, is_client: bool) -> str:
-        """Which cap another message would break; empty if none."""
-        quotas, mailbox = self._quotas, self._mailboxes.get(topic)
+    def full(self, mailbox: Mailbox | None, size: int, source: str, *, is_client: bool) -> str:
+        """Which cap another message in this mailbox would break; empty if none."""
+        quotas = self._quotas
         if self.count >= quotas.cached_messages:
             return f"this server caches {quotas.cached_messages} messages"
-        if mailbox is not None and len(mailbox) >= quotas.topic_messages:
-            return f"a topic holds {quotas.topic_messages} messages"
-        if mailbox is not None and mailbox.bytes + size > quotas.topic_bytes:
-            return f"a topic holds {quotas.topic_bytes} bytes"
+        if mailbox is not None:
+            if len(mailbox) >= quotas.topic_messages:
+                return f"a topic holds {quotas.topic_messages} messages"
+            if mailbox.bytes + size > quotas.topic_bytes:
+                return f"a topic holds {quotas.topic_bytes} bytes"
         share = quotas.client_bytes if is_client else quotas.link_bytes
-        if self._used[source] + size > share:
+        if self._used.get(source, 0) + size > share:
             return f"a {'client' if is_client else 'server'} may have {share} bytes cached"
         return ""
 

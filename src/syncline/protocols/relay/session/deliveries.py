@@ -35,14 +35,14 @@ class Deliveries:
 
     def fan_out(self, entry: Entry, message: NetworkMessage) -> None:
         """A message has just become live: on its way to whoever has room for it."""
-        data: bytes | None = None
-        for subscription in self._directory.ears(entry.topic):
+        data, topic = b"", entry.topic
+        for subscription in self._directory.ears(topic):
             connection = subscription.connection
             if not connection.client.wants(entry):
-                if entry.topic not in connection.behind:
+                if topic not in connection.behind:
                     subscription.sent = entry.position
-            elif entry.topic in connection.behind or not self._has_room(connection):
-                connection.behind[entry.topic] = None
+            elif topic in connection.behind or not self._has_room(connection):
+                connection.behind[topic] = None
             else:
                 data = data or _data(entry, message)
                 self._push(subscription, entry, data)

@@ -6,6 +6,7 @@ and the journal has the last word.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -146,18 +147,21 @@ class Publishing:
 
     def admit(self, draft: Draft, *, is_client: bool = True) -> None:
         """Find the message's place in the cache, or the problem that there is none."""
-        assert draft.message is not None
-        assert draft.raw is not None
-        digest = draft.digest = draft.message.hash
-        known = self._cache.find(draft.topic, digest, draft.received_at)
-        if known is not None:  # Relay network: only newly cached messages are network messages
-            draft.known, draft.context = known, REPEATED
-            return
-        full = self._cache.room(draft.topic, len(draft.raw), draft.source, is_client=is_client)
+        message, raw, cache = draft.message, draft.raw, self._cache
+        assert message is not None
+        assert raw is not None
+        draft.digest = digest = hashlib.sha256(message.message).digest()
+        mailbox = cache.mailbox(draft.topic)
+        if mailbox is not None:
+            known = mailbox.find(digest)
+            if known is not None and known.expires_at > draft.received_at:
+                draft.known, draft.context = known, REPEATED  # Relay network: only newly cached ones go on
+                return
+        full = cache.full(mailbox, len(raw), draft.source, is_client=is_client)
         if full:
             draft.refuse(Problem.MAILBOX_LIMIT, full, reject(Reason.QUOTA_EXCEEDED, full))
             return
-        draft.entry = self._cache.admit(draft.topic, digest, len(draft.raw), draft.message.expires_at, draft.source)
+        draft.entry = cache.admit(draft.topic, digest, len(raw), message.expires_at, draft.source)
 
     def withdraw(self, drafts: Sequence[Draft]) -> None:
         """Take back what was admitted and will not be committed after all."""
@@ -174,7 +178,15 @@ class Publishing:
 
     def commit(self, drafts: Sequence[Draft], reply: Reply, state: Sequence[StateChange] = ()) -> None:
         """Hand admitted drafts to the journal; `reply` hears when they are on disk."""
-        self.hand_over(drafts, _Publication(self, drafts, reply), state)
+        if len(drafts) > 1 or state:
+            self.hand_over(drafts, _Publication(self, drafts, reply), state)
+            return
+        [draft] = drafts
+        entry, message = draft.entry, draft.message
+        if entry is not None and message is not None and message.prompt:
+            state = self._remember(entry, message)
+        step = _SinglePublication(self, draft, reply)
+        self._queue.put((draft.incoming(),), state, step, (entry,) if entry is not None else ())
 
     def hand_over(self, drafts: Sequence[Draft], step: Step, state: Sequence[StateChange] = ()) -> None:
         """Queue drafts with the state that belongs to them."""
@@ -199,6 +211,24 @@ class Publishing:
             return True
         self.withdraw([draft])
         return receipt.arrival.reason is Reason.DUPLICATE
+
+
+class _SinglePublication(msgspec.Struct, eq=False, gc=False):
+    """What happens after the commit of one message, which most publications are."""
+
+    publishing: Any
+    draft: Draft
+    reply: Any
+
+    def done(self, receipts: Sequence[Receipt]) -> None:
+        if self.publishing.settle(self.draft, receipts[0]):
+            self.reply.ok(True)
+        else:
+            self.reply.failed(UnavailableError("the message could not be kept"))
+
+    def failed(self, error: Exception) -> None:
+        self.publishing.withdraw([self.draft])
+        self.reply.failed(error)
 
 
 class _Publication(msgspec.Struct, eq=False, gc=False):

@@ -120,7 +120,15 @@ class Requests:
             raise RequestError(Problem.TOO_MANY_REQUESTS, f"try again in {missing:.1f} s")
 
     def _publish(self, connection: Connection, request_id: RequestId, params: msgspec.Raw) -> None:
-        self._send(connection, request_id, [rpc.decode_publish(params)])
+        publishing = self._publishing
+        draft = publishing.draft(rpc.decode_publish(params), connection.client.did, is_client=True)
+        if draft.problem is None:
+            publishing.admit(draft)
+        if draft.problem is not None:
+            publishing.refuse(draft)
+            raise RequestError(draft.problem, draft.detail)
+        connection.in_flight += 1
+        publishing.commit([draft], _Answer(connection, request_id))
 
     def _batch_publish(self, connection: Connection, request_id: RequestId, params: msgspec.Raw) -> None:
         messages = msgspec.json.decode(params, type=rpc.BatchPublishParams).messages
