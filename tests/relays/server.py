@@ -19,7 +19,6 @@ from syncline.protocols.relay.plugin import Relay
 from syncline.protocols.relay.service import RelayService
 from syncline.protocols.relay.settings import RelaySettings
 
-
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # nobody reads standard output for long
 
 
