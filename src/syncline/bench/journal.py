@@ -23,7 +23,6 @@ from zlib import crc32
 
 import anyio
 import msgspec
-from anyio.lowlevel import current_token
 
 from syncline.bench.report import case, exponent, report
 from syncline.core.clock import SystemClock
@@ -31,7 +30,7 @@ from syncline.core.ports import RecordQuery
 from syncline.core.record import Arrival
 from syncline.core.verdict import Outcome
 from syncline.journal import Journal
-from syncline.journal.submissions import Gate, open_gates
+from syncline.journal.submissions import Gate, open_gates, running_loop
 from syncline.node.tuning import tune
 
 RECORDS: Final = 40_000
@@ -92,7 +91,7 @@ class RawLog:
         data = self._encode(arrival)
         with self._filled:
             if self._gate is None:
-                self._gate = Gate(current_token())
+                self._gate = Gate(running_loop())
                 self._filled.notify()
             gate = self._gate
             self._pending.append(struct.pack("<II", len(data), crc32(data)) + data)

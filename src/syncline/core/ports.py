@@ -15,7 +15,7 @@ import msgspec
 
 from syncline.core.clock import Clock
 from syncline.core.keys import NodeKey
-from syncline.core.record import Arrival, Incoming, Record
+from syncline.core.record import Arrival, Incoming, Record, kept
 
 
 class Anything(Enum):
@@ -45,16 +45,23 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to an arrival, given only after the commit is on disk.
 
-    `record` carries the final verdict (an accepted arrival may have turned out to be a duplicate). It is None when a
-    cap on rejects and ignores was reached and the arrival was only counted; `arrival` then says what it was.
+    `arrival` carries the final verdict (an accepted one may have turned out to be a duplicate). `lsn` is None when a cap
+    on rejects and ignores was reached and it was only counted.
     """
 
     arrival: Arrival
-    record: Record | None
+    node: str = ""
+    epoch: str = ""
+    lsn: int | None = None
 
     @property
     def accepted(self) -> bool:
         return self.arrival.accepted
+
+    @property
+    def record(self) -> Record | None:
+        """What was kept, made when somebody asks: most senders only want to know that it was."""
+        return None if self.lsn is None else kept(self.arrival, self.node, self.epoch, self.lsn)
 
 
 class Sink(Protocol):

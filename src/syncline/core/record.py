@@ -91,6 +91,16 @@ class Record(Arrival, frozen=True, kw_only=True):
         return RecordName(self.node, self.epoch, self.lsn)
 
 
+def kept(a: Arrival, node: str, epoch: str, lsn: int) -> Record:
+    """The record an arrival became under this lsn."""
+    return Record(
+        node=node, epoch=epoch, lsn=lsn, protocol=a.protocol, direction=a.direction, topic=a.topic, kind=a.kind,
+        key=a.key, publisher=a.publisher, peer=a.peer, seq=a.seq, id=a.id, published_at=a.published_at,
+        received_at=a.received_at, expires_at=a.expires_at, verdict=a.verdict, reason=a.reason, raw_ref=a.raw_ref,
+        raw=a.raw,
+    )  # fmt: skip
+
+
 class RecordName(msgspec.Struct, frozen=True, order=True):
     """How a person types or reads a record: node/epoch/lsn."""
 

@@ -114,16 +114,6 @@ def record_of(row: Row, node: str, epoch: str) -> Record:
     )  # fmt: skip
 
 
-def record_from(a: Arrival, node: str, epoch: str, lsn: int) -> Record:
-    """The record an arrival became."""
-    return Record(
-        node=node, epoch=epoch, lsn=lsn, protocol=a.protocol, direction=a.direction, topic=a.topic, kind=a.kind,
-        key=a.key, publisher=a.publisher, peer=a.peer, seq=a.seq, id=a.id, published_at=a.published_at,
-        received_at=a.received_at, expires_at=a.expires_at, verdict=a.verdict, reason=a.reason, raw_ref=a.raw_ref,
-        raw=a.raw,
-    )  # fmt: skip
-
-
 def batch_of(rows: Sequence[Row], node: str, epoch: str) -> pa.RecordBatch:
     """Stored rows, verified, as one Arrow batch of RECORD_SCHEMA, without making a Record of each."""
     for row in rows:

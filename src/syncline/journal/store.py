@@ -17,7 +17,6 @@ import apsw
 import msgspec
 import pyarrow as pa
 from anyio import to_thread
-from anyio.lowlevel import current_token
 
 from syncline.core import limits
 from syncline.core.clock import Clock
@@ -35,8 +34,8 @@ from syncline.journal.mark import Mark, read_mark
 from syncline.journal.queries import by_terms, plain
 from syncline.journal.refusals import Refusals
 from syncline.journal.retention import Retention, Swept
-from syncline.journal.rows import Row, batch_of, record_from, record_of, row_of
-from syncline.journal.submissions import Gate, Item, Job, Submission, open_gates
+from syncline.journal.rows import Row, batch_of, record_of, row_of
+from syncline.journal.submissions import Gate, Item, Job, Submission, open_gates, running_loop
 from syncline.journal.terms import Lexicon
 from syncline.journal.writer import Writer
 
@@ -152,9 +151,9 @@ class Journal:
             if _trims(arrival):
                 arrivals = await to_thread.run_sync(self._trimmed, arrivals)
                 break
-        submission, token, queued = self._prepare(arrivals, state), current_token(), False
+        submission, loop, queued = self._prepare(arrivals, state), running_loop(), False
         while not queued:
-            gate, queued = self._writer.queue.offer(submission, token)
+            gate, queued = self._writer.queue.offer(submission, loop)
             await gate.event.wait()
         return self._receipts(submission)
 
@@ -210,12 +209,12 @@ class Journal:
 
     async def wait(self, after: int) -> int:
         """The newest lsn, once it is greater than `after`."""
-        token = current_token()
+        loop = running_loop()
         while self._writer.newest <= after:
             with self._lock:
                 if self._closed:
                     raise ClosedError("the journal is closed")
-                gate = self._tail.setdefault(token.native_token, Gate(token))
+                gate = self._tail.setdefault(loop, Gate(loop))
             if self._writer.newest <= after:  # not before the gate was there to be opened
                 await gate.event.wait()
         return self._writer.newest
@@ -309,11 +308,13 @@ class Journal:
     def _receipts(self, submission: Submission) -> list[Receipt]:
         if submission.error is not None:
             raise submission.error
-        node, epoch = self.node, self.epoch
-        return [
-            Receipt(arrival=arrival, record=None if lsn is None else record_from(arrival, node, epoch, lsn))
-            for arrival, lsn in submission.kept
-        ]
+        node, epoch, first = self.node, self.epoch, submission.first
+        if first is not None:
+            return [
+                Receipt(arrival=item[0], node=node, epoch=epoch, lsn=lsn)
+                for lsn, item in enumerate(submission.items, first)
+            ]
+        return [Receipt(arrival=arrival, node=node, epoch=epoch, lsn=lsn) for arrival, lsn in submission.kept]
 
     def _announce(self) -> None:
         """Called by the writer after each commit."""

@@ -5,6 +5,7 @@ The queue is bounded in submissions; who finds it full waits. Nothing here touch
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +13,8 @@ from typing import Any
 
 import anyio
 import apsw
-from anyio.lowlevel import EventLoopToken
+import sniffio
+import trio
 
 from syncline.core import limits
 from syncline.core.errors import ClosedError
@@ -30,25 +32,26 @@ class Gate:
     Callers whose submissions go into the same commit share a gate, so answering a group costs one crossing per loop.
     """
 
-    __slots__ = ("event", "left", "token")
+    __slots__ = ("event", "left", "loop")
 
-    def __init__(self, token: EventLoopToken | None) -> None:
-        self.token = token
-        self.event: Any = threading.Event() if token is None else anyio.Event()
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop  # see `running_loop`; None for threads
+        self.event: Any = threading.Event() if loop is None else anyio.Event()
         self.left = 0  # submissions not answered yet
 
 
 class Submission:
     """One append: all of it is kept, or none."""
 
-    __slots__ = ("error", "gate", "items", "kept", "size", "state")
+    __slots__ = ("error", "first", "gate", "items", "kept", "size", "state")
 
     def __init__(self, items: Sequence[Item], size: int, state: Sequence[StateChange]) -> None:
         self.items = items
         self.size = size  # of the raw bytes
         self.state = state
         self.gate: Gate
-        self.kept: list[Kept] = []
+        self.first: int | None = None  # lsn, if all items were kept as they are, one after the other
+        self.kept: list[Kept] = []  # if not
         self.error: BaseException | None = None
 
 
@@ -82,17 +85,16 @@ class SubmissionQueue:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def offer(self, submission: Submission, token: EventLoopToken | None) -> tuple[Gate, bool]:
+    def offer(self, submission: Submission, loop: Any) -> tuple[Gate, bool]:
         """The gate to wait at, and whether the submission is queued; if not, offer it again when the gate opens."""
         with self._lock:
             if self._closed:
                 raise ClosedError("the journal is closed")
             queued = len(self._pending) < limits.JOURNAL_QUEUE_MAX
             gates = self._gates if queued else self._outside
-            loop = None if token is None else token.native_token
             gate = gates.get(loop)
             if gate is None:
-                gate = gates[loop] = Gate(token)
+                gate = gates[loop] = Gate(loop)
             if queued:
                 gate.left += 1
                 submission.gate = gate
@@ -141,21 +143,34 @@ class SubmissionQueue:
         open_gates(outside.values())
 
 
+def running_loop() -> Any:
+    """What runs the caller. anyio's own token says the same and takes as long as half of an append's checks."""
+    if sniffio.thread_local.name == "trio":
+        return trio.lowlevel.current_trio_token()
+    return asyncio.get_running_loop()
+
+
 def answer(group: Sequence[Submission]) -> None:
     """Open the gates at which nobody's answer is missing any more."""
-    ready = []
-    for submission in group:
-        gate = submission.gate
-        gate.left -= 1
-        if gate.left == 0:
-            ready.append(gate)
-    open_gates(ready)
+    ready: list[Gate] = []
+    gate, count = group[0].gate, 0
+    for submission in group:  # runs of one gate: callers of one loop come together
+        if submission.gate is not gate:
+            ready += _settled(gate, count)
+            gate, count = submission.gate, 0
+        count += 1
+    open_gates([*ready, *_settled(gate, count)])
+
+
+def _settled(gate: Gate, count: int) -> list[Gate]:
+    gate.left -= count
+    return [gate] if gate.left == 0 else []
 
 
 def open_gates(gates: Iterable[Gate]) -> None:
     """Open gates from the writer's thread, without waiting for their loops; anyio's own way in would block it."""
     for gate in gates:
-        loop: Any = None if gate.token is None else gate.token.native_token
+        loop = gate.loop
         try:
             if loop is None:
                 gate.event.set()

@@ -176,9 +176,8 @@ class Writer:
         except apsw.ConstraintError:  # an older record bears one of the names
             return None
         for submission in submissions:
-            for arrival, _, _ in submission.items:
-                group.newest += 1
-                submission.kept.append((arrival, group.newest))
+            submission.first = group.newest + 1
+            group.newest += len(submission.items)
         return group
 
     def _commit(self, submissions: list[Submission], now: int) -> Group:

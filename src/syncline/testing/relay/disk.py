@@ -40,7 +40,7 @@ class MemoryDisk:
         if arrival.accepted:
             self.accepted[arrival.id] = arrival
         self.arrivals.append(arrival)
-        return Receipt(arrival=arrival, record=None)
+        return Receipt(arrival=arrival)
 
     def body(self, entry: Entry) -> bytes | None:
         arrival = self.accepted.get(entry.id)
