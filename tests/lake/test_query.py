@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from syncline.core import limits
 from syncline.core.errors import SynclineError, UnavailableError, UsageError
 from syncline.lake.batch import InProcess, Lander
 from syncline.lake.query import Queries, QueryLimits
@@ -184,3 +185,42 @@ def test_threads_may_ask_at_once(lake: Lake, traffic: Traffic) -> None:
         for thread in asking:
             thread.join()
     assert answers == [[{"n": 200}]] * 8
+
+
+def test_the_locks_hold_on_the_cursors_that_answer(lake: Lake) -> None:
+    found = ask(
+        lake,
+        "SELECT name, value FROM duckdb_settings() WHERE name IN ('python_enable_replacements', 'enable_external_access',"
+        " 'autoload_known_extensions', 'lock_configuration', 'parquet_metadata_cache') ORDER BY name",
+    )
+    assert found == [
+        ("autoload_known_extensions", "false"),
+        ("enable_external_access", "false"),
+        ("lock_configuration", "true"),
+        ("parquet_metadata_cache", "true"),
+        ("python_enable_replacements", "false"),
+    ]
+
+
+def test_a_repeated_question_is_answered_anew(lake: Lake, traffic: Traffic) -> None:
+    with Queries(lake, TABLES) as queries:
+        drawn = {queries.ask("SELECT random() AS n").rows["n"][0].as_py() for _ in range(5)}
+        counted = [queries.ask("SELECT count(*) AS n FROM sdsp_frames").rows["n"][0].as_py() for _ in range(3)]
+    assert len(drawn) == 5
+    assert counted == [200] * 3
+
+
+def test_a_question_that_was_cut_short_begins_at_its_first_row_again(lake: Lake) -> None:
+    with Queries(lake, TABLES, QueryLimits(rows=3)) as queries:
+        asked = [queries.ask("SELECT range AS n FROM range(100000)") for _ in range(3)]
+    assert [answer.rows["n"].to_pylist() for answer in asked] == [[0, 1, 2]] * 3
+    assert all(answer.truncated for answer in asked)
+
+
+def test_only_so_many_bound_statements_are_remembered(lake: Lake) -> None:
+    with Queries(lake, TABLES) as queries:
+        for number in range(limits.QUERY_STATEMENTS + 5):
+            queries.ask(f"SELECT {number} AS n")
+        [desk] = queries._idle
+        assert not desk.knows("SELECT 4 AS n")
+        assert [desk.knows(f"SELECT {number} AS n") for number in (5, limits.QUERY_STATEMENTS + 4)] == [True, True]

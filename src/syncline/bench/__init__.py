@@ -15,4 +15,5 @@ SCENARIOS: Final = (
     "relay",
     "sdsp",
     "svs",
+    "verify",
 )

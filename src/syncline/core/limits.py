@@ -60,6 +60,7 @@ QUERY_MEMORY: Final = 1_024 * MIB
 QUERY_ROWS: Final = 10_000  # rows an interactive query returns
 QUERY_BYTES: Final = 256 * MIB  # of Arrow memory an interactive query returns
 QUERY_CURSORS: Final = 8  # idle ones kept open
+QUERY_STATEMENTS: Final = 32  # bound statements one cursor remembers
 QUERY_TEXT: Final = 100 * KIB  # characters of one SQL statement
 
 # the node

@@ -14,6 +14,7 @@ from syncline.formats.records import RECORD_SCHEMA
 from syncline.lake.decode import rows_of
 from syncline.lake.distinct import distinct
 from syncline.lake.roots import Lake
+from syncline.lake.signatures import signatures_hold
 from syncline.lake.stages import Examined, KeyedRule, ProtocolStages, StateRule, built_in_stages
 from syncline.lake.verify import unexamined, verify
 
@@ -44,6 +45,22 @@ def verified(records: DataFrame) -> DataFrame:
                 yield from judged.cast(schema).to_batches()
 
     return records.mapInArrow(judge, _spark_schema(schema))
+
+
+def signature_checked(public: str = "public_key", signature: str = "signature", signed: str = "signed") -> Transform:
+    """Any rows with a key, a signature and the signed bytes → the same rows with `holds`, null where one is absent."""
+
+    def checked(rows: DataFrame) -> DataFrame:
+        from pyspark.sql.types import BooleanType, StructType
+
+        def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                holds = signatures_hold(*(batch.column(name) for name in (public, signature, signed)))
+                yield pa.RecordBatch.from_arrays([*batch.columns, holds], [*batch.schema.names, "holds"])
+
+        return rows.mapInArrow(check, StructType([*rows.schema.fields]).add("holds", BooleanType()))
+
+    return checked
 
 
 def decoded(table: str) -> Transform:
