@@ -14,5 +14,6 @@ SCENARIOS: Final = (
     "rebuild",
     "relay",
     "sdsp",
+    "startup",
     "svs",
 )

@@ -15,7 +15,7 @@ import duckdb
 import polars
 from deltalake import DeltaTable
 
-from syncline.bench.report import case, report, timed
+from syncline.bench.report import best, case, growth, report, timed
 from syncline.bench.segments import write_plain
 from syncline.lake.batch import InProcess, Lander
 from syncline.lake.query import Queries
@@ -27,28 +27,39 @@ ROWS: Final = 1_000_000
 REPEATS: Final = 150
 KEY: Final = "key-7"
 PAGE: Final = 100
+COUNT: Final = f"SELECT count(*) AS n FROM records WHERE key = '{KEY}' AND lsn > 1000"
 
 
 def run(scale: float = 1.0) -> dict[str, Any]:
     """Ask about `scale` million rows."""
+    rows = max(int(ROWS * scale), 10_000)
     with tempfile.TemporaryDirectory() as folder:
-        lake = Lake.below(Path(folder))
-        write_plain(lake.segments.path, max(int(ROWS * scale), 10_000))
-        sealed = [found for found in list_segments(lake.segments) if isinstance(found, Segment)]
-        Lander(lake, {}, InProcess()).land(sealed)
+        sizes = [rows // 16, rows // 4, rows]
+        seconds = [_count_time(Path(folder) / str(size), size) for size in sizes]
+        lake = Lake.below(Path(folder) / str(rows))
         files = DeltaTable(lake.table("records").url).file_uris()
         with Queries(lake, [RECORDS]) as queries, duckdb.connect(":memory:") as bare:
             bare.execute("SET parquet_metadata_cache = true")
             bare.execute(f"CREATE VIEW records AS SELECT * FROM read_parquet({files}, hive_partitioning = true)")
             page = f"SELECT lsn, key, received_at, verdict FROM records WHERE key = '{KEY}' ORDER BY lsn LIMIT {PAGE}"
-            count = f"SELECT count(*) AS n FROM records WHERE key = '{KEY}' AND lsn > 1000"
+            count = COUNT
             cases = [
                 _compare("filtered page", lambda: _ask(queries, page), lambda: _bare(bare, page), lambda: _page(files)),
                 _compare(
                     "filtered count", lambda: _ask(queries, count), lambda: _bare(bare, count), lambda: _count(files)
                 ),
             ]
-    return report("query", cases)
+    return report("query", cases, growth=growth("filtered count", "rows", sizes, seconds))
+
+
+def _count_time(folder: Path, rows: int) -> float:
+    """Seconds our engine takes to count in a new lake of so many rows, warm."""
+    lake = Lake.below(folder)
+    write_plain(lake.segments.path, rows)
+    sealed = [found for found in list_segments(lake.segments) if isinstance(found, Segment)]
+    Lander(lake, {}, InProcess()).land(sealed)
+    with Queries(lake, [RECORDS]) as queries:
+        return best(20, lambda: _ask(queries, COUNT))[0]
 
 
 Rows = list[tuple[Any, ...]]
