@@ -34,8 +34,8 @@ campaigns: $(READY) ## Run the fault campaigns in their short form (LONG=1: in f
 	$(PYTHON) tools/setup.py --tests
 	SYNCLINE_LONG=$(LONG) $(BIN)/python -m pytest -q -s tests/campaigns
 
-bench: $(READY)  ## Run every benchmark against its peer
-	$(BIN)/syncline bench all
+bench: $(READY)  ## Run every benchmark against its peer and write docs/benchmarks.md
+	$(BIN)/syncline bench all --write docs/benchmarks.md
 
 docs: $(READY)   ## Write the generated pages anew from the code
 	$(BIN)/python tools/docs.py

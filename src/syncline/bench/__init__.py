@@ -14,6 +14,7 @@ SCENARIOS: Final = (
     "rebuild",
     "relay",
     "sdsp",
+    "startup",
     "svs",
     "verify",
 )

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from syncline.bench.peers import node_script
+from syncline.bench.report import growth
 from syncline.core.errors import MissingError
 from syncline.protocols.sds import catalogue, columns
 
@@ -168,8 +169,7 @@ def _growth(batches: list[pa.Array]) -> dict[str, Any]:
     """The exponent with which time grows with rows."""
     sizes = [max(len(batches) // part, 1) for part in (16, 4, 1)]
     seconds = [_ours(batches[:size]) for size in sizes]
-    span = math.log(sizes[-1] / sizes[0]) if sizes[-1] > sizes[0] else math.inf
-    return {"batches": sizes, "exponent": round(math.log(seconds[-1] / seconds[0]) / span, 2)}
+    return growth("OMM payloads to columns", "batches", sizes, seconds)
 
 
 def _case(name: str, ours: float, peer: float, peer_name: str, bar: float) -> dict[str, Any]:

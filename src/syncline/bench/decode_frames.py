@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from syncline.bench.decode_shrex import shrex
-from syncline.bench.report import best, case, exponent, report
+from syncline.bench.report import best, case, growth, report
 from syncline.formats.ndn.names import parse
 from syncline.formats.ndn.signing import Digest
 from syncline.protocols.relay.columns import MESSAGE_SCHEMA, decode_messages
@@ -37,7 +37,7 @@ def run(scale: float = 1.0) -> dict[str, Any]:
     cases = [relay(batches), shrex(batches, BATCH), ndn(batches)]
     sizes = [BATCH // 16, BATCH // 4, BATCH]
     seconds = [best(REPEATS * 3, partial(_columns, [relay_batch(size)]))[0] for size in sizes]
-    return report("decode-frames", cases, growth={"case": "relay", "rows": sizes, "exponent": exponent(sizes, seconds)})
+    return report("decode-frames", cases, growth=growth("relay messages", "rows", sizes, seconds))
 
 
 def relay(batches: int) -> dict[str, Any]:

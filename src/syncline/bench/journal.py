@@ -24,7 +24,7 @@ from zlib import crc32
 import anyio
 import msgspec
 
-from syncline.bench.report import case, exponent, report
+from syncline.bench.report import case, growth, report
 from syncline.core.clock import SystemClock
 from syncline.core.ports import RecordQuery
 from syncline.core.record import Arrival
@@ -51,7 +51,7 @@ def run(scale: float = 1.0) -> dict[str, Any]:
             ours.append(_measure(_journal, count))
             peer.append(_measure(_log, count))
         sizes = [max(1_000, int(GROWTH * scale)) * factor for factor in (1, 4, 16)]
-        growth = [_measure(_journal, size) for size in sizes]
+        grown = [_measure(_journal, size) for size in sizes]
     our_rate, peer_rate = (statistics.median(run["rate"] for run in runs) for runs in (ours, peer))
     return report(
         "journal",
@@ -65,11 +65,7 @@ def run(scale: float = 1.0) -> dict[str, Any]:
         rounds=ROUNDS,
         latency_ms={name: round(statistics.median(run[name] for run in ours), 2) for name in ("p50", "p99")},
         peer_latency_ms={name: round(statistics.median(run[name] for run in peer), 2) for name in ("p50", "p99")},
-        growth={
-            "sizes": sizes,
-            "seconds": [round(run["seconds"], 3) for run in growth],
-            "exponent": round(exponent(sizes, [run["seconds"] for run in growth]), 3),
-        },
+        growth=growth("durable append", "records", sizes, [run["seconds"] for run in grown]),
     )  # fmt: skip
 
 

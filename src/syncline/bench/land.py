@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 from deltalake import DeltaTable
 
-from syncline.bench.report import case, exponent, report, timed
+from syncline.bench.report import case, growth, report, timed
 from syncline.bench.segments import write_plain
 from syncline.lake.pipeline import Pipeline
 from syncline.lake.roots import Lake
@@ -35,13 +35,9 @@ def run(scale: float = 1.0) -> dict[str, Any]:
         sizes = [max(rows // part, 500) for part in (16, 4)]
         smaller = [_measure(spark, Path(folder) / str(size), size)[0] for size in sizes]
         ours, peer, peer_name = _measure(spark, Path(folder) / "full", rows)
-    growth = {
-        "rows": [*sizes, rows],
-        "seconds": [*smaller, ours],
-        "exponent": exponent([*sizes, rows], [*smaller, ours]),
-    }
+    grown = growth("segments to records", "rows", [*sizes, rows], [*smaller, ours])
     found = case("segments to records", rows / ours, rows / peer, peer_name, "rows/s", ratio=peer / ours, bar=1.0)
-    return report("land", [found], growth=growth)
+    return report("land", [found], growth=grown)
 
 
 def _measure(spark: SparkSession, folder: Path, rows: int) -> tuple[float, float, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from syncline.bench.report import best, case, exponent, report
+from syncline.bench.report import best, case, growth, report
 from syncline.core.errors import MissingError
 from syncline.formats.ndn import names
 from syncline.formats.ndn.packets import (
@@ -157,7 +157,7 @@ def run(scale: float = 1.0) -> dict[str, Any]:
             _case("signed Data written and read", packets, count, CODEC_BAR, "packets/s"),
             _case("Interest–Data exchanges through the forwarder", exchanges, count, EXCHANGE_BAR, "exchanges/s"),
         ],
-        growth={"case": "exchanges", "work": sizes, "exponent": exponent(sizes, seconds)},
+        growth=growth("exchanges through the forwarder", "exchanges", sizes, seconds),
     )
 
 

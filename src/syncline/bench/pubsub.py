@@ -19,8 +19,9 @@ from typing import IO, Any, Final, Literal
 import anyio
 import anyio.to_thread
 
+from syncline.bench import report
 from syncline.bench.peers import INTEROP
-from syncline.bench.report import case, exponent
+from syncline.bench.report import case
 from syncline.core.errors import MissingError, SynclineError
 from syncline.core.keys import NodeKey
 from syncline.core.verdict import ACCEPT
@@ -50,7 +51,7 @@ def growth(router: Router, size: int, count: int) -> dict[str, Any]:
     """How our CPU time grows with the number of messages."""
     sizes = [count // 16, count // 4, count]
     seconds = [measure("ours", router, size, number)["cpu_us"] * number / 1e6 for number in sizes]
-    return {"messages": sizes, "cpu_seconds": seconds, "exponent": round(exponent(sizes, seconds), 3)}
+    return report.growth("CPU of both sides", "messages", sizes, seconds)
 
 
 def measure(side: Side, router: Router, size: int, count: int) -> dict[str, float]:

@@ -16,7 +16,7 @@ import duckdb
 import polars
 from deltalake import DeltaTable
 
-from syncline.bench.report import best, case, exponent, report, timed
+from syncline.bench.report import best, case, growth, report, timed
 from syncline.bench.segments import write_plain
 from syncline.lake.batch import InProcess, Lander
 from syncline.lake.query import Queries
@@ -40,8 +40,7 @@ def run(scale: float = 1.0) -> dict[str, Any]:
         smaller = [_alone(_landed(Path(folder) / str(size), size)) for size in sizes]
         cases = _cases(_landed(Path(folder) / "full", rows))
     seconds = [*smaller, sum(each["ours"] for each in cases) / 1e3]
-    growth = {"rows": [*sizes, rows], "seconds": seconds, "exponent": exponent([*sizes, rows], seconds)}
-    return report("query", cases, growth=growth)
+    return report("query", cases, growth=growth("page and count", "rows", [*sizes, rows], seconds))
 
 
 def _landed(folder: Path, rows: int) -> Lake:

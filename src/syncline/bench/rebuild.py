@@ -15,7 +15,7 @@ import jsonpatch
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from syncline.bench.report import case, exponent, report, timed
+from syncline.bench.report import case, growth, report, timed
 from syncline.bench.segments import write_frames
 from syncline.lake.pipeline import Pipeline
 from syncline.lake.refold import refold
@@ -40,11 +40,10 @@ def run(scale: float = 1.0) -> dict[str, Any]:
         sizes = [max(frames // part, 1_000) for part in (16, 4)]
         smaller = [_measure(spark, Path(folder) / str(size), size)[0] for size in sizes]
         ours, peer = _measure(spark, Path(folder) / "full", frames)
-    seconds = [*smaller, ours]
-    growth = {"frames": [*sizes, frames], "seconds": seconds, "exponent": exponent([*sizes, frames], seconds)}
+    grown = growth("objects from frames", "frames", [*sizes, frames], [*smaller, ours])
     name = f"{frames:,} frames of {frames // PER_OBJECT:,} objects"
     found = case(name, frames / ours, frames / peer, "jsonpatch, one thread", "frames/s", ratio=peer / ours, bar=3.0)
-    return report("rebuild", [found], growth=growth)
+    return report("rebuild", [found], growth=grown)
 
 
 def _measure(spark: SparkSession, folder: Path, frames: int) -> tuple[float, float]:

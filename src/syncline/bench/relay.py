@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from syncline.bench.report import case, exponent, report
+from syncline.bench.report import case, growth, report
 
 CLIENTS: Final = 50
 WINDOW: Final = 32  # messages one client has on the way, where throughput is measured
@@ -41,7 +41,7 @@ def run(scale: float = 1.0) -> dict[str, Any]:
             rate, spans = _measure(RelayLoad(relay["port"], relay["url"]), count)
             ours.append(rate)
             late += spans
-        growth = _growth(relay, count)
+        grown = _growth(relay, count)
         _, light = _measure(RelayLoad(relay["port"], relay["url"], window=1), max(CLIENTS * 20, count // 10))
     rate, peer = statistics.median(ours), statistics.median(theirs)
     found = case(
@@ -54,7 +54,7 @@ def run(scale: float = 1.0) -> dict[str, Any]:
         ratio=rate / peer,
     )
     waits = {"window": WINDOW, **_waits("", late), **_waits("one_each_", light)}
-    return report("relay", [{**found, **waits}], growth=growth)
+    return report("relay", [{**found, **waits}], growth=grown)
 
 
 def _waits(name: str, spans: list[float]) -> dict[str, float]:
@@ -67,7 +67,7 @@ def _growth(relay: dict[str, Any], count: int) -> dict[str, Any]:
     """Time at 1 ×, 4 × and 16 × the work."""
     sizes = [max(CLIENTS * WINDOW, count // 16) * factor for factor in (1, 4, 16)]
     seconds = [size / _measure(RelayLoad(relay["port"], relay["url"]), size)[0] for size in sizes]
-    return {"messages": sizes, "seconds": seconds, "exponent": exponent(sizes, seconds)}
+    return growth("publish → deliver", "messages", sizes, seconds)
 
 
 class Load:

@@ -18,10 +18,26 @@ def case(
     return {**found, "ratio": ratio, "bar": bar, **({"at_most": True} if at_most else {})}
 
 
+def is_met(case: dict[str, Any]) -> bool:
+    """Whether one comparison came out as its bar asks."""
+    met: bool = case["ratio"] <= case["bar"] if case.get("at_most") else case["ratio"] >= case["bar"]
+    return met
+
+
 def report(scenario: str, cases: Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """A scenario's result; met if every case is."""
-    met = all(each["ratio"] <= each["bar"] if each.get("at_most") else each["ratio"] >= each["bar"] for each in cases)
-    return {"scenario": scenario, "met": met, "cases": list(cases), **more}
+    return {"scenario": scenario, "met": all(is_met(each) for each in cases), "cases": list(cases), **more}
+
+
+def growth(of: str, unit: str, sizes: Sequence[int], seconds: Sequence[float]) -> dict[str, Any]:
+    """How the time of some work grows, measured at 1 ×, 4 × and 16 × of it."""
+    return {
+        "of": of,
+        "unit": unit,
+        "sizes": list(sizes),
+        "seconds": [round(each, 6) for each in seconds],
+        "exponent": round(exponent(sizes, seconds), 3),
+    }
 
 
 def timed(work: Callable[[], R]) -> tuple[float, R]:
@@ -38,4 +54,6 @@ def best(times: int, work: Callable[[], R]) -> tuple[float, R]:
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
     """How time grows with size: 1 is linear. The slope between the smallest and the largest."""
+    if sizes[-1] <= sizes[0]:
+        return math.nan  # too little work to tell
     return math.log(seconds[-1] / seconds[0]) / math.log(sizes[-1] / sizes[0])

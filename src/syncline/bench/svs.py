@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from syncline.bench.peers import INTEROP
-from syncline.bench.report import case, exponent, report
+from syncline.bench.report import case, growth, report
 from syncline.core.errors import MissingError
 
 PUBLICATIONS: Final = 4_000
@@ -52,7 +52,7 @@ def run(scale: float = 1.0) -> dict[str, Any]:
         bar=BAR,
         ratio=mine / theirs,
     )
-    return report("svs", [found], growth={"work": sizes, "exponent": exponent(sizes, seconds)})
+    return report("svs", [found], growth=growth("publication → callback", "publications", sizes, seconds))
 
 
 Command = Sequence[str | Path]

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from nacl import bindings as sodium
 from nacl.exceptions import BadSignatureError
 
-from syncline.bench.report import case, exponent, report, timed
+from syncline.bench.report import case, growth, report, timed
 from syncline.core.keys import NodeKey
 from syncline.lake.session import SessionOptions, start_session
 from syncline.lake.transforms import signature_checked
@@ -49,7 +49,7 @@ def run(scale: float = 1.0) -> dict[str, Any]:
         "Ed25519, Parquet to verdicts", ours, peer, f"{CORES} × one libsodium thread", "signatures/s",
         ratio=ours / peer, bar=0.85,
     )  # fmt: skip
-    return report("verify", [found], growth={"rows": sizes, "seconds": seconds, "exponent": exponent(sizes, seconds)})
+    return report("verify", [found], growth=growth("verify", "rows", sizes, seconds))
 
 
 def _messages(count: int) -> pa.Table:
