@@ -70,6 +70,8 @@ class Sink(Protocol):
     Guarantee: when `receive` returns, each message has been judged, and every kept one is on disk together with
     `state`; receipts come in the order of `incoming`. Concurrent calls may be committed in either order. If cancelled,
     the messages may or may not have been kept.
+    `state` is kept whatever the verdicts turn out to be: a service whose state depends on one judges first, or puts an
+    expectation into its changes.
     """
 
     async def receive(self, incoming: Sequence[Incoming], state: Sequence[StateChange] = ()) -> list[Receipt]: ...
