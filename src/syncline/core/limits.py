@@ -33,6 +33,7 @@ JOURNAL_BUSY_MS: Final = 10_000  # how long a reader waits for a lock, during re
 JOURNAL_READ_MAX: Final = 100_000  # records one read returns, whatever its limit says
 JOURNAL_TERMS_WAITING: Final = 131_072  # terms of new records in memory, twice at most
 JOURNAL_TERMS_SLICE: Final = 2_048  # terms merged into their table with one commit, at least
+JOURNAL_SPAN_ENTRIES: Final = 8_192  # terms out of order that one read goes through; of more it takes ordered ones
 JOURNAL_TERMS_CACHED: Final = 65_536  # hashes of topics, keys and publishers kept at hand
 JOURNAL_SWEEP_SECONDS: Final = 1.0  # between two sweeps of what retention lets go of
 JOURNAL_SWEEP_RECORDS: Final = 1_000  # removed by one sweep, at most

@@ -337,6 +337,23 @@ def test_a_query_by_what_records_are_about_is_looked_up_and_not_scanned(alice: P
     assert numbers(asked(Conversation(alice, bob), filter=from_where({"NORAD_CAT_ID": 7})).records) == [7]
 
 
+def test_a_query_by_epoch_is_looked_up_and_not_scanned(alice: Place, bob: Place) -> None:
+    for day in range(1, 21):
+        assert bob.take(bob.message(payload={"NORAD_CAT_ID": day, "EPOCH": f"2026-03-{day:02}T06:00:00.5"})).accepted
+    bob.take(bob.message(payload={"NORAD_CAT_ID": 99}))
+    where = from_where({"EPOCH": {"gte": "2026-03-07", "lt": "2026-03-09T06"}})
+    scan = QueryScan(Query(query_id="q", schema="OMM", filter=where), network=NETWORK, deadline=9e9)
+    wanted = scan.wants()
+    assert wanted is not None
+    assert (wanted.seq_from, wanted.seq_to) == (20260307000000, 20260309060000)
+    assert [record.key for record in bob.journal.read(wanted)] == [
+        "7",
+        "8",
+        "9",
+    ]  # the filter itself is held against these
+    assert numbers(asked(Conversation(alice, bob), filter=where).records) == [7, 8]
+
+
 def test_records_that_leave_a_key_out_are_found_by_its_default(alice: Place, bob: Place) -> None:
     assert bob.take(bob.message(payload={"OBJECT_NAME": "nameless"})).accepted
     assert asked(Conversation(alice, bob), filter=from_where({"NORAD_CAT_ID": 0})).total_count == 1

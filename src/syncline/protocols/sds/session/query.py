@@ -14,6 +14,7 @@ from syncline.core.ports import RecordQuery
 from syncline.core.record import Record
 from syncline.core.verdict import Reason
 from syncline.protocols.sds.catalogue import plain_name, standard
+from syncline.protocols.sds.epochs import EPOCH_FIELDS, place
 from syncline.protocols.sds.filters import column_of, compiled, field_at, sort_key
 from syncline.protocols.sds.rules import KEY_FIELDS, PROTOCOL, key_text, topic_of
 from syncline.protocols.sds.session.actions import refusal
@@ -38,7 +39,7 @@ class QueryScan:
         self._condition = compiled(query.filter, schema)
         self._key = sort_key(schema, query.order_by) if query.order_by else None
         self._needed = self._condition.columns | ({column_of(query.order_by)} if query.order_by else set())
-        self._index = self._indexed()
+        self._index, self._span = self._indexed(), self._epochs()
         if query.order not in _ORDERS:
             raise DecodeError(f"there is no order {query.order[:80]!r}", reason=Reason.INVALID_FIELD, about="order")
         if query.offset > limits.SDS_OFFSET_MAX:
@@ -62,6 +63,11 @@ class QueryScan:
             return None  # a record that leaves the field out has no key
         return key_text(value) or None
 
+    def _epochs(self) -> tuple[int | None, int | None]:
+        """Between which epochs all that can match lies, as the journal indexes them."""
+        low, high = self._condition.bounds.get(EPOCH_FIELDS.get(self._schema, ""), (None, None))
+        return place(low), place(high)
+
     def wants(self) -> RecordQuery | None:
         if self._done:
             return None
@@ -70,6 +76,8 @@ class QueryScan:
                 protocol=PROTOCOL,
                 topic=self._topic,
                 key=self._index,
+                seq_from=self._span[0],
+                seq_to=self._span[1],
                 verdict="accept",
                 after=self._cursor,
                 limit=limits.SDS_SCAN_PAGE,
