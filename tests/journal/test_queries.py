@@ -9,8 +9,9 @@ from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
 from syncline.core.record import SEQ_MAX, Record
 from syncline.core.verdict import Outcome, Reason
-from syncline.journal import Journal, queries
+from syncline.journal import Journal
 from syncline.journal.reading import reading
+from syncline.journal.terms import lsn_of
 from tests.journal.conftest import NOW, arrival
 
 
@@ -118,9 +119,13 @@ def test_a_few_sequence_numbers_of_a_topic_are_looked_up_and_many_are_read_in_or
         journal.append_sync([arrival(b"%d" % n, topic="t", seq=n)])
     while journal._index.indexed < 10:  # the last terms go with another commit
         journal.append_sync([arrival(b"u%d" % journal._index.indexed, topic="u")])
-    looked: list[int] = []
-    read = queries.lsn_of
-    monkeypatch.setattr("syncline.journal.queries.lsn_of", lambda entry: looked.append(read(entry)) or read(entry))
+    looked: list[bytes] = []
+
+    def look(entry: bytes) -> int:
+        looked.append(entry)
+        return lsn_of(entry)
+
+    monkeypatch.setattr("syncline.journal.queries.lsn_of", look)
     assert [record.seq for record in journal.read(RecordQuery(topic="t", seq_from=4, seq_to=6))] == [4, 5, 6]
     assert len(looked) == visited
 

@@ -315,3 +315,7 @@ SVS_PIGGYBACK_BYTES: Final = 4_000  # mapping data in one sync Interest
 SVS_VECTOR_BYTES: Final = 4_000  # of our own vector in one sync Interest
 SVS_KEPT_BYTES: Final = 32 * MIB  # own packets of a member kept in memory, to answer from
 SVS_LOOKUPS: Final = 256  # requests for older ones that wait for the disk
+
+# what is older than the journal keeps
+ARCHIVE_PAGE: Final = 4_096  # records read from the lake at once
+ARCHIVE_SECONDS: Final = 8.0  # for one such read, after which the asker is told to come again
