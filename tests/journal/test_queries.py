@@ -11,6 +11,7 @@ from syncline.core.record import SEQ_MAX, Record
 from syncline.core.verdict import Outcome, Reason
 from syncline.journal import Journal
 from syncline.journal.reading import reading
+from syncline.journal.terms import lsn_of
 from tests.journal.conftest import NOW, arrival
 
 
@@ -30,7 +31,11 @@ def matches(record: Record, query: RecordQuery) -> bool:
     )
 
 
-def test_every_combination_of_conditions_finds_what_it_says(journal: Journal, indexed: str) -> None:
+@pytest.mark.parametrize("long", [8_192, 5])
+def test_every_combination_of_conditions_finds_what_it_says(
+    journal: Journal, indexed: str, long: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_SPAN_ENTRIES", long)
     chance = random.Random(3)
     seqs = [None, 0, 1, 2**63, SEQ_MAX]
     for start in range(0, 200, 10):
@@ -75,6 +80,7 @@ def test_every_combination_of_conditions_finds_what_it_says(journal: Journal, in
         RecordQuery(topic="t"),
         RecordQuery(topic="t", kind="message", descending=True),
         RecordQuery(publisher="p", seq_from=1, seq_to=9),
+        RecordQuery(topic="t", seq_from=1, seq_to=3),
         RecordQuery(key="k"),
         RecordQuery(id=b"5"),
         RecordQuery(id=b"5", protocol="echo"),
@@ -101,6 +107,27 @@ def test_each_way_to_ask_is_answered_by_an_index(journal: Journal, query: Record
         ]
     assert len(asked) > 0
     assert not [line[3] for line in plans if line[3].startswith(("SCAN records", "SCAN terms", "USE TEMP"))]
+
+
+@pytest.mark.parametrize(("long", "visited"), [(100, 3), (2, 10)])
+def test_a_few_sequence_numbers_of_a_topic_are_looked_up_and_many_are_read_in_order(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, long: int, visited: int
+) -> None:
+    for limit, number in (("TERMS_WAITING", 1), ("TERMS_SLICE", 1), ("SPAN_ENTRIES", long)):
+        monkeypatch.setattr(f"syncline.core.limits.JOURNAL_{limit}", number)
+    for n in range(10):
+        journal.append_sync([arrival(b"%d" % n, topic="t", seq=n)])
+    while journal._index.indexed < 10:  # the last terms go with another commit
+        journal.append_sync([arrival(b"u%d" % journal._index.indexed, topic="u")])
+    looked: list[bytes] = []
+
+    def look(entry: bytes) -> int:
+        looked.append(entry)
+        return lsn_of(entry)
+
+    monkeypatch.setattr("syncline.journal.queries.lsn_of", look)
+    assert [record.seq for record in journal.read(RecordQuery(topic="t", seq_from=4, seq_to=6))] == [4, 5, 6]
+    assert len(looked) == visited
 
 
 @pytest.fixture(params=["in memory", "in the table", "half and half"])

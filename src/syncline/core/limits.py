@@ -33,6 +33,7 @@ JOURNAL_BUSY_MS: Final = 10_000  # how long a reader waits for a lock, during re
 JOURNAL_READ_MAX: Final = 100_000  # records one read returns, whatever its limit says
 JOURNAL_TERMS_WAITING: Final = 131_072  # terms of new records in memory, twice at most
 JOURNAL_TERMS_SLICE: Final = 2_048  # terms merged into their table with one commit, at least
+JOURNAL_SPAN_ENTRIES: Final = 8_192  # terms out of order that one read goes through; of more it takes ordered ones
 JOURNAL_TERMS_CACHED: Final = 65_536  # hashes of topics, keys and publishers kept at hand
 JOURNAL_SWEEP_SECONDS: Final = 1.0  # between two sweeps of what retention lets go of
 JOURNAL_SWEEP_RECORDS: Final = 1_000  # removed by one sweep, at most
@@ -315,3 +316,7 @@ SVS_PIGGYBACK_BYTES: Final = 4_000  # mapping data in one sync Interest
 SVS_VECTOR_BYTES: Final = 4_000  # of our own vector in one sync Interest
 SVS_KEPT_BYTES: Final = 32 * MIB  # own packets of a member kept in memory, to answer from
 SVS_LOOKUPS: Final = 256  # requests for older ones that wait for the disk
+
+# what is older than the journal keeps
+ARCHIVE_PAGE: Final = 4_096  # records read from the lake at once
+ARCHIVE_SECONDS: Final = 8.0  # for one such read, after which the asker is told to come again

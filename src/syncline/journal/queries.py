@@ -15,7 +15,7 @@ from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
 from syncline.journal.rows import SELECT, Row, seq_bytes
-from syncline.journal.terms import Span, lsn_of
+from syncline.journal.terms import Span, Where, lsn_of
 
 # SQLite alone would rather read all records in the order of lsn than sort what this index finds. This way it collects
 # numbers from the index and visits only the rows it returns.
@@ -30,10 +30,10 @@ def plain(connection: apsw.Connection, query: RecordQuery) -> list[Row]:
 
 
 def by_terms(
-    connection: apsw.Connection, query: RecordQuery, spans: list[Span], ordered: bool, waiting: list[int], indexed: int
+    connection: apsw.Connection, query: RecordQuery, where: Where, waiting: list[int], indexed: int
 ) -> list[Row]:
     """The rows that answer a query, from the table of terms up to `indexed` and from `waiting` after that."""
-    stored = _stored(connection, query, spans, ordered, indexed)
+    stored = _stored(connection, query, _preferred(connection, where), indexed)
     newer = [waiting[::-1] if query.descending else waiting]
     left = _limit(query)
     rows: list[Row] = []
@@ -45,16 +45,24 @@ def by_terms(
     return rows
 
 
-def _stored(
-    connection: apsw.Connection, query: RecordQuery, spans: list[Span], ordered: bool, indexed: int
-) -> Iterator[list[int]]:
+def _preferred(connection: apsw.Connection, where: Where) -> Where:
+    """Entries that are not in the order of lsn are all read for every page, so of many the ordered ones are better."""
+    if where.wider is None:
+        return where
+    [(first, last)] = where.spans
+    bindings = (first, last, limits.JOURNAL_SPAN_ENTRIES)
+    many: Any = connection.execute("SELECT 1 FROM terms WHERE entry BETWEEN ? AND ? LIMIT 1 OFFSET ?", bindings).get
+    return Where([where.wider], ordered=True) if many else where
+
+
+def _stored(connection: apsw.Connection, query: RecordQuery, where: Where, indexed: int) -> Iterator[list[int]]:
     """The numbers that the table of terms gives, a page at a time, in the order asked for."""
     pages = (
         [lsn for lsn in map(lsn_of, page) if query.after < lsn <= indexed]
-        for span in spans
-        for page in _entries(connection, span, descending=ordered and query.descending)
+        for span in where.spans
+        for page in _entries(connection, span, descending=where.ordered and query.descending)
     )
-    if ordered:
+    if where.ordered:
         yield from pages
     else:
         lsns = sorted({lsn for page in pages for lsn in page}, reverse=query.descending)

@@ -19,7 +19,7 @@ from syncline.core.ports import RecordQuery
 from syncline.journal.database import About, connect, failures, read_about
 from syncline.journal.queries import by_terms, plain
 from syncline.journal.rows import Row
-from syncline.journal.terms import Lexicon, Span
+from syncline.journal.terms import Lexicon, Where
 
 
 class Reading:
@@ -54,11 +54,11 @@ class Reading:
             yield found
             after, left = found[-1][0], left - len(found)
 
-    def _page(self, query: RecordQuery, where: tuple[list[Span], bool] | None) -> list[Row]:
+    def _page(self, query: RecordQuery, where: Where | None) -> list[Row]:
         """From the table of terms as far as it goes; the records after that are read one by one."""
         if where is None:
             return plain(self.connection, query)
-        rows = by_terms(self.connection, query, *where, [], self.about.indexed)
+        rows = by_terms(self.connection, query, where, [], self.about.indexed)
         newer = max(query.after, self.about.indexed)
         left = query.limit - len(rows)
         return rows + plain(self.connection, msgspec.structs.replace(query, after=newer, limit=left))

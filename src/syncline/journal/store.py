@@ -187,8 +187,8 @@ class Journal:
             where = self._index.lexicon.spans(query, [name for (name,) in found])
             if where is None:
                 return plain(connection, query)
-            waiting, indexed = self._index.waiting(where[0])
-            return by_terms(connection, query, *where, waiting, indexed)
+            waiting, indexed = self._index.waiting(where.spans)
+            return by_terms(connection, query, where, waiting, indexed)
 
     def partitions(self, after: int) -> list[tuple[str, int]]:
         """The protocols and days (since 1970) of the records after this lsn."""

@@ -1,4 +1,4 @@
-"""The terms under which a record is found again: its id, topic, key, and publisher with sequence number.
+"""The terms under which a record is found again: its id, topic, key, and publisher and topic with sequence number.
 
 A term is a keyed hash, so that all terms are short and nobody can aim two ids at one. An entry is a term with the
 number of a record that has it; entries sort by term and then by number. Where they are kept is decided in index.py.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncline.core import limits
 from syncline.core.ports import RecordQuery
@@ -21,6 +21,15 @@ HASH_BYTES: Final = 16
 NAME_ENTRY_BYTES: Final = HASH_BYTES + 8 + 8  # the entry of an accepted id: name, lsn, expiry; others end with the lsn
 Terms = tuple[bytes, ...]  # of one record; the first is its name
 Span = tuple[bytes, bytes]  # from this entry to that one, both included
+
+
+class Where(NamedTuple):
+    """Where the entries lie that answer a query."""
+
+    spans: list[Span]
+    ordered: bool  # by lsn
+    wider: Span | None = None  # ordered, and holds all of the others: quicker to read in pages if they are long
+
 
 _AT: Final = {name: COLUMNS.index(name) for name in COLUMNS}
 _PROTOCOL, _ID, _VERDICT, _EXPIRES_AT = _AT["protocol"], _AT["id"], _AT["verdict"], _AT["expires_at"]
@@ -48,7 +57,9 @@ class Lexicon:
         else:
             terms = [self._id(b"r", row[_PROTOCOL], row[_ID]) + b"r"]  # of which there may be many
         if topic := row[_TOPIC]:
-            terms.append(self._topic(topic))
+            terms.append(term := self._topic(topic))
+            if seq := row[_SEQ]:
+                terms.append(term[:HASH_BYTES] + _SEQUENCE + seq)
         if key := row[_KEY]:
             terms.append(self._key(key))
         if publisher := row[_PUBLISHER]:
@@ -59,25 +70,29 @@ class Lexicon:
         """The entries of a stored row."""
         return entries(row[0], expiry_of(row[1:]), self.of(row[1:]))
 
-    def spans(self, query: RecordQuery, protocols: list[str]) -> tuple[list[Span], bool] | None:
-        """Where to look for what a query asks, by the narrowest of its terms, and whether the entries there are in the
-        order of lsn; None if it names no term. `protocols` are those that ever occurred.
+    def spans(self, query: RecordQuery, protocols: list[str]) -> Where | None:
+        """Where to look for what a query asks, by the narrowest of its terms; None if it names no term. `protocols` are
+        those that ever occurred.
         """
         first, last = max(query.after + 1, 0), FOREVER if query.before is None else query.before - 1
         numbers = _number(min(first, FOREVER)), _number(max(min(last, FOREVER), 0))
         if query.id is not None:
             names = [self._id(b"n", protocol, query.id) for protocol in protocols]
             names += [self._id(b"r", protocol, query.id) + b"r" for protocol in protocols]
-            return [(name + numbers[0], name + numbers[1] + _LAST) for name in names], False
+            return Where([(name + numbers[0], name + numbers[1] + _LAST) for name in names], ordered=False)
         ranged = query.seq_from is not None or query.seq_to is not None
+        seqs = seq_bytes(query.seq_from or 0), seq_bytes(SEQ_MAX if query.seq_to is None else query.seq_to) + _LAST
         if query.publisher and (ranged or not query.key):
             stem = self._publisher(query.publisher)
-            since = stem + seq_bytes(query.seq_from or 0) if ranged else stem
-            return [(since, stem + seq_bytes(SEQ_MAX if query.seq_to is None else query.seq_to) + _LAST)], False
+            return Where([(stem + seqs[0] if ranged else stem, stem + seqs[1])], ordered=False)
         if not query.key and not query.topic:
             return None
         term = self._key(query.key) if query.key else self._topic(query.topic or "")
-        return [(term + numbers[0], term + numbers[1])], True
+        span = term + numbers[0], term + numbers[1]
+        if ranged and not query.key:
+            stem = term[:HASH_BYTES] + _SEQUENCE
+            return Where([(stem + seqs[0], stem + seqs[1])], ordered=False, wider=span)
+        return Where([span], ordered=True)
 
     def _id(self, tag: bytes, protocol: str, id_: bytes) -> bytes:
         prefix = self._prefixes.get((tag, protocol))
@@ -123,3 +138,4 @@ def _number(lsn: int) -> bytes:
 
 
 _LAST: Final = b"\xff" * 8
+_SEQUENCE: Final = b"s"  # a topic with a sequence number

@@ -7,6 +7,7 @@ from typing import Any
 
 from syncline.core.keys import NodeKey
 from syncline.core.limits import HOUR
+from syncline.core.ports import RecordQuery
 from syncline.core.record import Arrival, Incoming
 from syncline.journal import Journal
 from syncline.protocols.sds.catalogue import NAMES, standard
@@ -181,7 +182,7 @@ class Conversation:
                 quiet = 0 if len(found) == query.limit else quiet + 1
 
     def _run(self, scan: Scan) -> None:
-        while (query := scan.wants()) is not None:
+        while isinstance(query := scan.wants(), RecordQuery):
             for frame in scan.feed(self.answerer.journal.read(query), self.now):
                 self._cross(frame)
 

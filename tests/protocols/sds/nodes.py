@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 
 from syncline.core.keys import NodeKey
-from syncline.core.ports import RecordQuery
+from syncline.core.ports import Archive, RecordQuery
 from syncline.core.record import Record
-from syncline.core.settings import load
+from syncline.core.settings import Settings, load
 from syncline.networks.libp2p.host import Libp2pHost
 from syncline.networks.memory_host import MemoryFabric, MemoryNetworks
 from syncline.node.node import Node, running
@@ -51,7 +51,12 @@ class Running:
 
 @asynccontextmanager
 async def nodes(
-    folder: Path, count: int, *, clock: FakeClock | None = None, **settings: Any
+    folder: Path,
+    count: int,
+    *,
+    clock: FakeClock | None = None,
+    archive: Callable[[Settings, str], Archive] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[list[Running]]:
     """So many nodes, not connected yet. With a clock, their rates and time-outs follow it; hosts have their own."""
     fabric, made = MemoryFabric(), []
@@ -63,10 +68,17 @@ async def nodes(
             file.parent.mkdir(parents=True)
             file.write_text("")
             flags = {"sds.schemas": ["OMM", "CDM"], "sds.sync_seconds": 0.0, "segments.seconds": 3600.0}
-            flags |= {f"sds.{name}": value for name, value in settings.items()}
+            flags |= {name if "." in name else f"sds.{name}": value for name, value in settings.items()}
             loaded = load(file=file, environment={}, flags=flags, sections={"sds": SdsSettings})
             node = await stack.enter_async_context(
-                running(loaded, key=key, clock=clock, plugins={"sds": PLUGIN}, networks=MemoryNetworks(host))
+                running(
+                    loaded,
+                    key=key,
+                    clock=clock,
+                    plugins={"sds": PLUGIN},
+                    networks=MemoryNetworks(host),
+                    archive=archive(loaded, key.peer_id) if archive else None,
+                )
             )
             made.append(Running(node, host, fabric))
         yield made

@@ -332,9 +332,26 @@ def test_a_query_by_what_records_are_about_is_looked_up_and_not_scanned(alice: P
         Query(query_id="q", schema="OMM", filter=from_where({"NORAD_CAT_ID": 7})), network=NETWORK, deadline=9e9
     )
     wanted = scan.wants()
-    assert wanted is not None
+    assert isinstance(wanted, RecordQuery)
     assert wanted.key == "7"
     assert numbers(asked(Conversation(alice, bob), filter=from_where({"NORAD_CAT_ID": 7})).records) == [7]
+
+
+def test_a_query_by_epoch_is_looked_up_and_not_scanned(alice: Place, bob: Place) -> None:
+    for day in range(1, 21):
+        assert bob.take(bob.message(payload={"NORAD_CAT_ID": day, "EPOCH": f"2026-03-{day:02}T06:00:00.5"})).accepted
+    bob.take(bob.message(payload={"NORAD_CAT_ID": 99}))
+    where = from_where({"EPOCH": {"gte": "2026-03-07", "lt": "2026-03-09T06"}})
+    scan = QueryScan(Query(query_id="q", schema="OMM", filter=where), network=NETWORK, deadline=9e9)
+    wanted = scan.wants()
+    assert isinstance(wanted, RecordQuery)
+    assert (wanted.seq_from, wanted.seq_to) == (20260307000000, 20260309060000)
+    assert [record.key for record in bob.journal.read(wanted)] == [
+        "7",
+        "8",
+        "9",
+    ]  # the filter itself is held against these
+    assert numbers(asked(Conversation(alice, bob), filter=where).records) == [7, 8]
 
 
 def test_records_that_leave_a_key_out_are_found_by_its_default(alice: Place, bob: Place) -> None:
@@ -436,7 +453,7 @@ def test_a_query_that_takes_too_long_is_error_5(alice: Place, bob: Place) -> Non
     bob.fill(3)
     scan = QueryScan(Query(query_id="q", schema="OMM"), network=NETWORK, deadline=10.0)
     wanted = scan.wants()
-    assert wanted is not None
+    assert isinstance(wanted, RecordQuery)
     [frame] = scan.feed(bob.journal.read(wanted), now=10.1)
     error = wire.decode(frame)
     assert (error.code, error.request_id) == (5, "q")  # type: ignore[union-attr]
@@ -447,7 +464,7 @@ def test_a_query_that_would_look_at_too_much_is_error_5(bob: Place, monkeypatch:
     monkeypatch.setattr("syncline.core.limits.SDS_SCAN_RECORDS", 600)
     bob.fill(700)
     scan, frames = QueryScan(Query(query_id="q", schema="OMM"), network=NETWORK, deadline=10.0), []
-    while (wanted := scan.wants()) is not None:
+    while isinstance(wanted := scan.wants(), RecordQuery):
         frames += scan.feed(bob.journal.read(wanted), 0.0)
     assert [wire.decode(frame).code for frame in frames] == [5]  # type: ignore[union-attr]
 

@@ -26,6 +26,7 @@ Row = Mapping[str, Any]  # columns of a payload, by name
 Holds = Callable[[Row], bool]
 Read = Callable[[Row], Any]  # the value of a field in a row; None where there is none
 Parse = Callable[[str], Any]
+Bounds = tuple[Any, Any]
 
 _ORDERED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "eq": operator.eq,
@@ -42,18 +43,21 @@ _TEXT: Final[dict[str, Callable[[str, str], bool]]] = {
 }
 _LISTS: Final = ("in", "notIn")
 _NEGATIVE: Final = ("ne", "notIn")  # what also holds for a field without a value
+_LAST: Final = "\U0010ffff"  # sorts after every other character
 OPERATORS: Final = (*_ORDERED, *_TEXT, *_LISTS)
 
 
 class Condition(msgspec.Struct, frozen=True):
     """A compiled filter: whether it holds for a row of `columns`.
 
-    `equal` are the fields that must have one value for it to hold at all: an index can use them.
+    `equal` are the fields that must have one value for it to hold at all, `bounds` those that must lie between two
+    (both included, None: no bound): an index can use them.
     """
 
     holds: Holds
     columns: frozenset[str] = frozenset()
     equal: Mapping[str, Any] = {}
+    bounds: Mapping[str, Bounds] = {}
 
 
 ALWAYS: Final = Condition(lambda row: True)
@@ -90,7 +94,18 @@ def _compiled(filter_: Filter, schema: Schema) -> Condition:
         return all(test(row) for test in tests) and (not options or any(option(row) for option in options))
 
     needed = frozenset(column for part in (*parts, *choices) for column in part.columns)
-    return Condition(holds, needed, {name: value for part in parts for name, value in part.equal.items()})
+    equal = {name: value for part in parts for name, value in part.equal.items()}
+    bounds: dict[str, Bounds] = {}
+    for name, bound in (item for part in parts for item in part.bounds.items()):
+        bounds[name] = _both(bounds.get(name, (None, None)), bound)
+    return Condition(holds, needed, equal, bounds)
+
+
+def _both(one: Bounds, other: Bounds) -> Bounds:
+    """What lies within two bounds of a field."""
+    lows = [low for low, _ in (one, other) if low is not None]
+    highs = [high for _, high in (one, other) if high is not None]
+    return max(lows, default=None), min(highs, default=None)
 
 
 def _own(filter_: Filter, schema: Schema) -> Condition:
@@ -103,14 +118,25 @@ def _own(filter_: Filter, schema: Schema) -> Condition:
         return Condition(_among(field, schema, filter_, read), columns)
     parse = _parser(field, schema, path)
     if name in _LISTS:
-        return Condition(_in_list(filter_, parse, read), columns)
+        return _in_list(filter_, parse, read, columns)
     if name in _TEXT:
         if field.kind is not Kind.STRING:
             raise _wrong(f"{name} needs text, and {path} is {field.type_text}")
-        return Condition(_compared(_TEXT[name], filter_.value, read, otherwise=False), columns)
+        holds = _compared(_TEXT[name], filter_.value, read, otherwise=False)
+        first = (filter_.value, filter_.value + _LAST)
+        return Condition(holds, columns, bounds={path: first} if name == "startsWith" else {})
     value = parse(filter_.value)
     holds = _compared(_ORDERED[name], value, read, otherwise=name in _NEGATIVE)
-    return Condition(holds, columns, {path: value} if name == "eq" else {})
+    bounds = {
+        "eq": (value, value),
+        "gt": (value, None),
+        "gte": (value, None),
+        "lt": (None, value),
+        "lte": (None, value),
+    }
+    return Condition(
+        holds, columns, {path: value} if name == "eq" else {}, {path: bounds[name]} if name in bounds else {}
+    )
 
 
 def _compared(compare: Callable[[Any, Any], bool], value: Any, read: Read, *, otherwise: bool) -> Holds:
@@ -121,7 +147,7 @@ def _compared(compare: Callable[[Any, Any], bool], value: Any, read: Read, *, ot
     return holds
 
 
-def _in_list(filter_: Filter, parse: Parse, read: Read) -> Holds:
+def _in_list(filter_: Filter, parse: Parse, read: Read, columns: frozenset[str]) -> Condition:
     values = {parse(each) for each in _list_values(filter_.value)}
     wanted = filter_.operator == "in"
 
@@ -129,7 +155,7 @@ def _in_list(filter_: Filter, parse: Parse, read: Read) -> Holds:
         found = read(row)
         return (found is not None and found in values) == wanted
 
-    return holds
+    return Condition(holds, columns, bounds={filter_.field: (min(values), max(values))} if wanted and values else {})
 
 
 def _among(field: Field, schema: Schema, filter_: Filter, read: Read) -> Holds:

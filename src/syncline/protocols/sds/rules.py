@@ -28,6 +28,7 @@ from syncline.core.record import Arrival, Incoming
 from syncline.core.verdict import ACCEPT, Reason, Verdict, ignore, reject
 from syncline.formats.records import iso_time
 from syncline.protocols.sds.catalogue import NAMES, Standard, plain_name, standard
+from syncline.protocols.sds.epochs import epoch_of
 from syncline.protocols.sds.wire import FRAME_OVERHEAD, Held, Publish, decode, encode, record_id, signed_bytes
 
 PROTOCOL: Final = "sds"
@@ -82,6 +83,7 @@ def judge(incoming: Incoming, context: Context) -> Arrival:
         key=key_of(plain_name(message.schema), found.payload) if message and found.payload else "",
         publisher=message.publisher_id[:SDS_TEXT_MAX] if message else "",
         peer=incoming.peer,
+        seq=epoch_of(plain_name(message.schema), found.payload) if message and found.payload is not None else None,
         published_at=_stamp(published_at),
         expires_at=_stamp(published_at, context.memory),
         received_at=incoming.received_at,

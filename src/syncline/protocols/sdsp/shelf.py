@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 import anyio.to_thread
 import msgspec
+import structlog
 
-from syncline.core.errors import NotFoundError, OverloadedError, UnavailableError
+from syncline.core.errors import NotFoundError, OverloadedError, SynclineError, UnavailableError
 from syncline.core.limits import (
     SDSP_FOLLOWERS,
     SDSP_HEAVY_BYTES,
@@ -33,6 +34,8 @@ from syncline.protocols.sdsp.rebuild import Problem, State, fold, object_at
 from syncline.protocols.sdsp.rules import KIND, PROTOCOL
 from syncline.protocols.sdsp.tips import Tip, Tips
 from syncline.protocols.sdsp.wire import Frame, Kind, decode, object_to_bytes, resolve
+
+log = structlog.get_logger(__name__)
 
 
 class Live:
@@ -117,7 +120,11 @@ class Shelf:
             return await anyio.to_thread.run_sync(self.tips.kept, uid, query.seq_from, last)
         if self._ground.archive is None:
             return {}
-        records = [record async for record in self._ground.archive.read(query)]
+        try:
+            records = [record async for record in self._ground.archive.read(query)]
+        except SynclineError as error:  # a gap, which whoever asked will ask about again
+            log.warning("sdsp_archive_unavailable", error=str(error))
+            return {}
         return {record.seq: record.raw for record in records if record.raw is not None and record.seq is not None}
 
     async def after(self, uid: str, serial: int) -> list[tuple[int, bytes]]:

@@ -11,9 +11,10 @@ from anyio.abc import TaskGroup
 
 from syncline.core.clock import Clock
 from syncline.core.errors import DecodeError, UnavailableError, UnreachableError
-from syncline.core.ports import RecordReader
+from syncline.core.ports import RecordQuery
 from syncline.core.record import Arrival
 from syncline.networks.host import Stream
+from syncline.protocols.sds.service.holdings import Holdings
 from syncline.protocols.sds.service.taken import News
 from syncline.protocols.sds.session import (
     Action,
@@ -42,7 +43,7 @@ class Answering:
         session: Responder,
         *,
         clock: Clock,
-        records: RecordReader,
+        holdings: Holdings,
         news: News,
         scans: anyio.CapacityLimiter,
         store: StorePublish,
@@ -52,7 +53,7 @@ class Answering:
         self._stream = stream
         self._session = session
         self._clock = clock
-        self._records = records
+        self._holdings = holdings
         self._news = news
         self._scans = scans
         self._store = store
@@ -120,9 +121,7 @@ class Answering:
     async def _answer(self, scan: Scan) -> None:
         try:
             async with self._scans:
-                while (query := scan.wants()) is not None:
-                    records = await anyio.to_thread.run_sync(self._records.read, query)
-                    await self._send(await anyio.to_thread.run_sync(scan.feed, records, self._clock.monotonic()))
+                await self._holdings.run(scan, self._send)
         except (UnavailableError, UnreachableError):
             pass  # the reading side notices by itself
         finally:
@@ -135,7 +134,8 @@ class Answering:
             try:
                 while (query := scan.wants()) is not None:
                     seen = self._news.newest
-                    records = await anyio.to_thread.run_sync(self._records.read, query)
+                    assert isinstance(query, RecordQuery)  # the past that is delivered is what the journal keeps
+                    records = await self._holdings.read(query)
                     await self._send(await anyio.to_thread.run_sync(scan.feed, records, self._clock.monotonic()))
                     if not query.descending and len(records) < query.limit:
                         await self._news.after(seen)

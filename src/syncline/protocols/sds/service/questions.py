@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
-import anyio.to_thread
 import msgspec
 
 from syncline.core import limits
@@ -21,6 +20,7 @@ from syncline.protocols.sds.catalogue import plain_name, standard
 from syncline.protocols.sds.filters import Condition, compiled, from_where
 from syncline.protocols.sds.rules import PROTOCOL, Context, content, kept, topic_of
 from syncline.protocols.sds.service.asking import Asking, Found, asking, refused
+from syncline.protocols.sds.service.holdings import Holdings
 from syncline.protocols.sds.service.taken import News
 from syncline.protocols.sds.session import Pushed, QueryScan
 from syncline.protocols.sds.wire import Filter, Held, Query, QueryResponse, Refusal, Subscribe, decode
@@ -31,9 +31,10 @@ Where = Mapping[str, Any] | Filter | None
 class Questions:
     """Asks peers of one host."""
 
-    def __init__(self, ground: Ground, news: News, context: Context, query_seconds: float) -> None:
+    def __init__(self, ground: Ground, news: News, holdings: Holdings, context: Context, query_seconds: float) -> None:
         self._ground = ground
         self._news = news
+        self._holdings = holdings
         self._context = context
         self._timeout = query_seconds + 5.0  # the peer has that long, and then the way back
 
@@ -59,7 +60,7 @@ class Questions:
         assert isinstance(answer, QueryResponse)
         return answer
 
-    async def find(self, news: News, query: Query) -> list[Found]:
+    async def find(self, query: Query) -> list[Found]:
         """The same from our own records."""
         found: list[Found] = []
         offset = query.offset
@@ -67,23 +68,25 @@ class Questions:
             page = msgspec.structs.replace(
                 query, query_id="own", limit=min(query.limit - len(found), limits.SDS_PAGE_RECORDS), offset=offset
             )
-            answer = await self._own_page(news, page)
+            answer = await self._own_page(page)
             found += [self._found(query.schema, each) for each in answer.records]
             if not answer.has_more:
                 break
             offset = answer.next_offset
         return found
 
-    async def _own_page(self, news: News, page: Query) -> QueryResponse:
+    async def _own_page(self, page: Query) -> QueryResponse:
         deadline = self._ground.clock.monotonic() + self._timeout
         try:
-            scan = QueryScan(page, network=self._context.network, deadline=deadline)
+            scan = QueryScan(page, network=self._context.network, deadline=deadline, archived=self._holdings.archived())
         except DecodeError as error:
             raise UsageError(str(error)) from None
         frames: list[bytes] = []
-        while (wanted := scan.wants()) is not None:
-            records = await news.read(wanted)
-            frames += await anyio.to_thread.run_sync(scan.feed, records, self._ground.clock.monotonic())
+
+        async def keep(sent: Sequence[bytes]) -> None:
+            frames.extend(sent)
+
+        await self._holdings.run(scan, keep)
         answer = decode(frames[-1])
         if isinstance(answer, Refusal):
             raise refused(answer, "")

@@ -27,6 +27,7 @@ from syncline.protocols.sds.service.answering import Answering
 from syncline.protocols.sds.service.asking import FRAMING, Found
 from syncline.protocols.sds.service.catchup import CatchUp, Caught
 from syncline.protocols.sds.service.gossip import GossipIntake
+from syncline.protocols.sds.service.holdings import Holdings
 from syncline.protocols.sds.service.publishing import Publisher, Request, encoded
 from syncline.protocols.sds.service.questions import Pushes, Questions, Where, condition_of
 from syncline.protocols.sds.service.taken import Following, News, Taken
@@ -52,7 +53,8 @@ class SdsService:
         self._news = News(ground.records)
         self._gossip = GossipIntake(ground, self._news, self._context, publish_rate=settings.publish_rate)
         self._publisher = Publisher(ground, self._news, self._quotas, settings.network)
-        self._questions = Questions(ground, self._news, self._context, settings.query_seconds)
+        self._holdings = Holdings(ground)
+        self._questions = Questions(ground, self._news, self._holdings, self._context, settings.query_seconds)
         self._running: Host | None = None
         self._catch_up: CatchUp | None = None
         self._streams = 0
@@ -112,13 +114,18 @@ class SdsService:
     async def _answer(self, stream: Stream) -> None:
         self._streams += 1
         session = Responder(
-            stream.peer, self._terms, self._quotas, newest=lambda: self._news.newest, wall=self._ground.clock.now
+            stream.peer,
+            self._terms,
+            self._quotas,
+            newest=lambda: self._news.newest,
+            wall=self._ground.clock.now,
+            archived=self._holdings.archived,
         )
         answering = Answering(
             stream,
             session,
             clock=self._ground.clock,
-            records=self._ground.records,
+            holdings=self._holdings,
             news=self._news,
             scans=self._scans,
             store=self._store,
@@ -214,9 +221,7 @@ class SdsService:
     ) -> list[Found]:
         """Records this node holds itself, found as a peer's query would find them."""
         condition_of(where, schema)
-        return await self._questions.find(
-            self._news, _query(schema, where, limit, offset, order_by, order, signatures=True)
-        )
+        return await self._questions.find(_query(schema, where, limit, offset, order_by, order, signatures=True))
 
     def follow(
         self, peer: str, schemas: Sequence[str], where: Where = None, *, history: int = 0

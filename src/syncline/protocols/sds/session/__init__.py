@@ -22,7 +22,7 @@ from syncline.protocols.sds.session.query import QueryScan
 from syncline.protocols.sds.session.quotas import Quotas
 from syncline.protocols.sds.session.requester import Requester
 from syncline.protocols.sds.session.responder import Responder
-from syncline.protocols.sds.session.scan import Scan
+from syncline.protocols.sds.session.scan import Older, Scan
 from syncline.protocols.sds.session.sync import SyncScan
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Blame",
     "Close",
     "Feed",
+    "Older",
     "Pushed",
     "QueryScan",
     "Quotas",

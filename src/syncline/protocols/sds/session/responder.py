@@ -61,7 +61,14 @@ class Responder:
     """One stream that a peer opened to us."""
 
     def __init__(
-        self, peer: str, terms: Terms, quotas: Quotas, *, newest: Callable[[], int], wall: Callable[[], int]
+        self,
+        peer: str,
+        terms: Terms,
+        quotas: Quotas,
+        *,
+        newest: Callable[[], int],
+        wall: Callable[[], int],
+        archived: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.peer = peer
         self.hello: Hello | None = None
@@ -69,6 +76,7 @@ class Responder:
         self._quotas = quotas
         self._newest = newest
         self._wall = wall
+        self._archived = archived
         self._subscriptions: set[str] = set()
         self._open = 0
         self._strikes = 0
@@ -165,7 +173,8 @@ class Responder:
             return [refused]
         self._check_id(query.query_id, "query_id")
         self._check_schemas([query.schema])
-        scan = QueryScan(query, network=self._terms.network, deadline=now + self._terms.query_seconds)
+        deadline = now + self._terms.query_seconds
+        scan = QueryScan(query, network=self._terms.network, deadline=deadline, archived=self._archived())
         self._open += 1
         return [Serve(scan)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import msgspec
 import pyarrow as pa
 
 from syncline.core.ports import RecordQuery
@@ -16,6 +17,12 @@ from syncline.protocols.sds import columns
 from syncline.protocols.sds.filters import Row
 from syncline.protocols.sds.rules import held, published
 from syncline.protocols.sds.wire import Held
+
+
+class Older(msgspec.Struct, frozen=True):
+    """Records that the journal no longer keeps: to be read from the archive, page after page, then an empty one."""
+
+    query: RecordQuery
 
 
 class Scan(Protocol):
@@ -29,7 +36,7 @@ class Scan(Protocol):
         """Whether it goes on for ever: a driver then waits for new records when a read comes back short."""
         ...
 
-    def wants(self) -> RecordQuery | None:
+    def wants(self) -> RecordQuery | Older | None:
         """What to read next, or None when all is said."""
         ...
 

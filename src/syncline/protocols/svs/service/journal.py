@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import anyio.to_thread
+import structlog
 
 from syncline.core.errors import RefusedError, SynclineError
 from syncline.core.ports import Ground, RecordQuery, StateChange
@@ -22,6 +23,7 @@ from syncline.protocols.svs.settings import SvsSettings
 from syncline.protocols.svs.wire.mapping import MappingData, MappingEntry
 from syncline.protocols.svs.wire.naming import OuterName
 
+log = structlog.get_logger(__name__)
 NUMBERS: Final = "svs.numbers"  # group and node → the newest number we published
 SETTLED: Final = "svs.settled"  # group and node → up to which number nothing is left to fetch
 
@@ -176,7 +178,10 @@ class SinkStore:
         """Packets from the journal or, when they are older than it keeps, from the archive."""
         records = await anyio.to_thread.run_sync(self._ground.records.read, query)
         if not records and self._ground.archive is not None:
-            records = [record async for record in self._ground.archive.read(query)]
+            try:
+                records = [record async for record in self._ground.archive.read(query)]
+            except SynclineError as error:  # whoever asked will ask again
+                log.warning("svs_archive_unavailable", error=str(error))
         return [record.raw for record in records if record.raw is not None]
 
     def _key(self, node: Name) -> bytes:
