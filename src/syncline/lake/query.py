@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, Final, Self
 
 import duckdb
@@ -68,6 +69,7 @@ class Queries:
         self._lock = threading.Lock()
         self._deltas: dict[str, DeltaTable] = {}
         self._versions: dict[str, int] = {}
+        self._asked: set[str] = set()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._idle: list[duckdb.DuckDBPyConnection] = []
         self._refreshed = 0.0
@@ -77,7 +79,7 @@ class Queries:
         """The answer to one reading statement. Raises UsageError for anything else and for faulty SQL."""
         check_statement(sql)
         begun = time.monotonic()
-        cursor = self._cursor()
+        cursor = self._cursor(sql)
         try:
             with self._deadlines.within(self._bounds.seconds, cursor.interrupt) as deadline:
                 asked = cursor.sql(sql, params=list(parameters)) if parameters else cursor.sql(sql)
@@ -107,10 +109,10 @@ class Queries:
                 self._connection = None
                 self._idle.clear()
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
+    def _cursor(self, sql: str) -> duckdb.DuckDBPyConnection:
         """A cursor on the newest snapshots; a change of any opens a new database, since a locked one cannot learn."""
         with self._lock:
-            versions = self._look()
+            versions = self._look() | self._awaited(sql)
             if self._connection is None or versions != self._versions:
                 if self._connection is not None:
                     self._connection.close()
@@ -142,6 +144,12 @@ class Queries:
                 self._deltas[table.name] = found
         return {name: delta.version() for name, delta in self._deltas.items()}
 
+    def _awaited(self, sql: str) -> dict[str, int]:
+        """Tables that are not there yet and that somebody asked about. Making all of them known takes a second."""
+        words = sql.lower()
+        self._asked |= {table.name for table in self._tables if not table.named and table.name in words}
+        return {name: -1 for name in self._asked if name not in self._deltas}
+
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         connection.execute(f"SET memory_limit = '{self._bounds.memory // limits.MIB} MiB'")
@@ -150,6 +158,8 @@ class Queries:
         allowed: list[str] = []
         for table in self._tables:
             delta = self._deltas.get(table.name)
+            if delta is None and not table.named and table.name not in self._asked:
+                continue
             files = [] if delta is None else delta.file_uris()
             allowed += files
             _define(connection, table, delta, files)
@@ -193,11 +203,7 @@ def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTab
     """Make a table known by its name, with all its columns, even those that no file has yet."""
     widened = delta is not None and delta.metadata().configuration.get(WIDENED_PROPERTY) is not None
     columns = ", ".join(f'"{column.name}"' for column in table.columns)
-    if widened or not files:
-        connection.register("nothing", table.schema.empty_table())
-        connection.execute(f'CREATE TABLE "_{table.name}" AS SELECT * FROM nothing')  # noqa: S608
-        connection.unregister("nothing")
-    source = f'SELECT * FROM "_{table.name}"'  # noqa: S608
+    source = _nothing(table) if widened or not files else ""
     if files:
         parts = (column for column in table.columns if column.name in table.partition_by)
         hive = ", ".join(f"'{column.name}': {_SQL_TYPES[column.type]}" for column in parts)
@@ -205,6 +211,15 @@ def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTab
         rows = f"SELECT * FROM read_parquet({_list(files)}, {options})"  # noqa: S608
         source = f"{source} UNION ALL BY NAME {rows}" if widened else rows
     connection.execute(f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM ({source})')  # noqa: S608
+
+
+@cache
+def _nothing(table: Table) -> str:
+    """A SELECT of no rows that has the table's columns: an empty table would take memory for each of them."""
+    with duckdb.connect(":memory:") as scratch:
+        kinds = scratch.from_arrow(table.schema.empty_table()).types
+    columns = ", ".join(f'NULL::{kind} AS "{column.name}"' for column, kind in zip(table.columns, kinds, strict=True))
+    return f"SELECT {columns} WHERE false"
 
 
 _SQL_TYPES: Final = {pa.string(): "VARCHAR", pa.date32(): "DATE", pa.int32(): "INTEGER"}
