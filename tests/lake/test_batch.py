@@ -40,7 +40,7 @@ def test_every_record_comes_back_from_the_lake_as_it_was_sealed(lake: Lake) -> N
     seal(lake, records)
     result = lander(lake).land(sealed(lake))
     assert (result.segments, result.records) == (10, 100)
-    assert result.added == {"records": 100, "rejected": 14}
+    assert result.added == {"records": 100, "rejected": 14, "audit": 0, "segments": 10}
     assert in_lake(lake) == records
 
 

@@ -40,7 +40,9 @@ def test_lake_run_lands_tells_of_it_and_exits_with_4_if_a_segment_is_damaged(tmp
     *batches, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["event"], each["records"]) for each in batches] == [("batch", 100)]
     assert (last["event"], last["damaged_count"], last["lag"]) == ("done", 1, {"segments": 0, "records": 0})
-    assert last["added"] == {"records": 100, "rejected": 0, "sdsp_frames": 100, "sdsp_objects": 10}
+    assert last["added"] == {
+        "records": 100, "rejected": 0, "audit": 0, "sdsp_frames": 100, "sdsp_objects": 10, "segments": 2
+    }  # fmt: skip
     assert "1 damaged files were found" in done.stderr
     assert "Traceback" not in done.stderr
     assert_tables_equal(lake, traffic.truth)

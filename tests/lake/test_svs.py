@@ -102,11 +102,7 @@ def test_packets_become_publications_whatever_the_order_and_the_batches() -> Non
 def _joined(table: pa.Table) -> pa.Table:
     found = examine(table).rows["svs_packets"]
     origin = table.take(found["record"])
-    return (
-        found.append_column("topic", origin["topic"])
-        .append_column("publisher", origin["publisher"])
-        .append_column("seq", origin["seq"])
-    )
+    return found.append_column("topic", origin["topic"]).append_column("publisher", origin["publisher"])
 
 
 def _of(landed: pa.Table | None, keys: list[str]) -> pa.Table:

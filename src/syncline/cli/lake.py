@@ -70,6 +70,32 @@ def tables(context: typer.Context, json: JsonFlag = False) -> None:
 
 
 @app.command()
+def audit(context: typer.Context, json: JsonFlag = False) -> None:
+    """List where the tables contradict the nodes, and exit with 1 if they do.
+
+    These are records whose content the lake, judging the bytes again, found otherwise than the node did; accepted
+    notifications without a matching verified header; and headers that do not link. With --json every finding is a line.
+    """
+    from syncline.core.errors import SynclineError
+    from syncline.lake.audit import audit
+    from syncline.lake.query import Queries
+
+    with Queries(_lake(invocation(context).settings()), _tables(None)) as queries:
+        found = audit(queries)
+    if json:
+        for finding in found:
+            output.json_line(finding)
+    elif found:
+        output.table(["check", "record", "detail"], [(each.check, each.record, each.detail) for each in found])
+    else:
+        output.facts({"findings": 0})
+    if found:
+        raise SynclineError(
+            f"{len(found)} disagreements", hint="`syncline explain RECORD` shows what a record is and how it was judged"
+        )
+
+
+@app.command()
 def optimize(
     context: typer.Context,
     names: Names = None,
@@ -157,6 +183,7 @@ def _pipeline(settings: Settings, master: str | None, ship: bool | None, conf: l
     from syncline.cli.common import pair
     from syncline.lake.pipeline import Pipeline
     from syncline.lake.session import SessionOptions, start_session
+    from syncline.lake.stages import Known, built_in_stages
 
     options = SessionOptions(
         master=master or settings.lake.master, ship=ship, conf=dict(pair(text, "--conf") for text in conf)
@@ -165,6 +192,7 @@ def _pipeline(settings: Settings, master: str | None, ship: bool | None, conf: l
         start_session(options),
         _lake(settings),
         buckets=settings.lake.buckets,
+        stages=built_in_stages(Known.of(settings)),
         batch_segments=settings.lake.batch_segments,
         on_batch=_show_json if json else _show,
     )

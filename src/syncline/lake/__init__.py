@@ -26,10 +26,10 @@ _HOMES = {
     "start_session": "session",
 }
 
-__all__ = ["Lake", "Pipeline", "Queries", "QueryLimits", "SessionOptions", "object_at", "start_session", "tables"]
+__all__ = ["Lake", "Pipeline", "Queries", "QueryLimits", "SessionOptions", "every_table", "object_at", "start_session"]
 
 
-def tables() -> list[Table]:
+def every_table() -> list[Table]:
     """Every table the lake makes."""
     from syncline.lake.stages import all_tables, built_in_stages
 

@@ -23,14 +23,15 @@ import structlog
 from syncline.core import limits
 from syncline.core.crash import crash_point
 from syncline.core.errors import ConflictError, UnavailableError
-from syncline.lake.deltas import BatchName, LakeTable
+from syncline.lake.deltas import BatchName, LakeTable, open_delta
 from syncline.lake.exchange import Parcel
 from syncline.lake.files import AddedFile
 from syncline.lake.land import Damaged, LandReport, LandTask, SegmentTask, land
 from syncline.lake.rebuild import BucketTask, rebuild
 from syncline.lake.roots import EXCHANGE, Lake
 from syncline.lake.segments import Segment, quarantine
-from syncline.lake.stages import ProtocolStages, Stages, StateRule, all_tables
+from syncline.lake.stages import ProtocolStages, Stages, StateRule, all_tables, journal_stages
+from syncline.lake.stages.journal import PROTOCOL as JOURNAL
 from syncline.lake.tables import BASE_TABLES, Table
 
 T = TypeVar("T")
@@ -75,25 +76,48 @@ class Lander:
         self.lake = lake
         self.stages = stages
         self.runner = runner
+        self._journal = journal_stages()
         self._new_buckets = buckets
         self._tables: dict[str, LakeTable] = {}
 
     def table(self, table: Table) -> LakeTable:
         """The open table; made if it is not there."""
         if table.name not in self._tables:
-            root, buckets = self.lake.table(table.name), self._new_buckets
-            self._tables[table.name] = LakeTable.open(root, table, buckets=buckets)
+            root = self.lake.table(table.name)
+            self._tables[table.name] = LakeTable.open(root, table, buckets=self._buckets_for(table))
         return self._tables[table.name]
+
+    def present(self, table: Table) -> LakeTable | None:
+        """The open table, or None if it is not there and may stay so until it has a row."""
+        if table.named or table.name in self._tables or open_delta(self.lake.table(table.name)) is not None:
+            return self.table(table)
+        return None
 
     def buckets(self, protocol: str) -> int:
         """How many buckets the protocol's tables have: fixed when the first of them was made."""
-        stages = self.stages.get(protocol)
-        return self.table(stages.keyed[0].table).buckets if stages and stages.keyed else 1
+        stages = self._stages_of(protocol)
+        return self.table(stages.ledger).buckets if stages and stages.keyed else 1
+
+    @property
+    def everything(self) -> tuple[ProtocolStages, ...]:
+        """The stages of all protocols, then those of the segments themselves."""
+        return (*self.stages.values(), self._journal)
+
+    def _stages_of(self, protocol: str) -> ProtocolStages | None:
+        return self._journal if protocol == self._journal.protocol else self.stages.get(protocol)
+
+    def _buckets_for(self, table: Table) -> int:
+        """All tables of a protocol are split alike, whenever they are made: rows of one key must meet."""
+        for stages in self.everything:
+            if table in stages.tables and stages.keyed and table is not stages.ledger:
+                return self.table(stages.ledger).buckets
+        return self._new_buckets
 
     def tables_of(self, protocol: str) -> tuple[Table, ...]:
-        """The tables that segments of this protocol go into, in the order of commits."""
+        """The tables that name the segments of this protocol, in the order of commits."""
         stages = self.stages.get(protocol)
-        return BASE_TABLES if stages is None else (*BASE_TABLES, *stages.tables)
+        tables = (*BASE_TABLES, *(() if stages is None else stages.tables), *self._journal.tables)
+        return tuple(table for table in tables if table.named)
 
     def lacking(self, segments: Sequence[Segment]) -> dict[Segment, frozenset[str]]:
         """Each segment that is not in all its tables yet, with the tables that lack it."""
@@ -157,7 +181,7 @@ class _Attempt:
         for table in BASE_TABLES:  # the proof is kept first, whatever becomes of its decoding
             self._commit(table, added, [])
         parcels = [parcel for report in reports for parcel in report.parcels]
-        for stages in self._lander.stages.values():
+        for stages in self._lander.everything:
             self._rebuild(stages, parcels)
         damaged = [damage for report in reports for damage in report.damaged]
         for damage in damaged:
@@ -176,7 +200,8 @@ class _Attempt:
     def _land(self) -> list[LandReport]:
         lander = self._lander
         items = [SegmentTask(segment, tables) for segment, tables in self._lacking.items()]
-        buckets = {item.segment.protocol: lander.buckets(item.segment.protocol) for item in items}
+        protocols = {*(item.segment.protocol for item in items), JOURNAL}
+        buckets = {protocol: lander.buckets(protocol) for protocol in protocols}
         tasks = [
             LandTask(lander.lake, group, f"{EXCHANGE}/{self.exchange}", buckets)
             for group in _groups(items, lander.runner.parallelism)
@@ -184,9 +209,15 @@ class _Attempt:
         return lander.runner.run(partial(land, stages=lander.stages), tasks, f"land {len(items)} segments")
 
     def _rebuild(self, stages: ProtocolStages, parcels: list[Parcel]) -> None:
-        behind = [table for table in stages.tables if self._segments_for(table)]
-        if not behind:
+        present = {parcel.table for parcel in parcels}
+        if not any(table.named and self._segments_for(table) for table in stages.tables):
             return
+        states = {rule.table.name for rule in stages.states}
+        behind = [
+            table
+            for table in stages.tables
+            if (self._segments_for(table) if table.named else table.name in present | states)
+        ]
         reports = self._lander.runner.run(
             partial(rebuild, stages=stages), self._bucket_tasks(stages, behind, parcels), f"rebuild {stages.protocol}"
         )
@@ -202,7 +233,8 @@ class _Attempt:
         for parcel in parcels:
             if parcel.table in own:
                 by_bucket[parcel.bucket].append(parcel)
-        files = {table.name: self._lander.table(table).files_by_bucket() for table in stages.tables}
+        opened = [self._lander.present(table) for table in stages.tables if table.named or table in behind]
+        files = {each.table.name: each.files_by_bucket(stages.protocol) for each in opened if each is not None}
         wanted = frozenset(table.name for table in behind)
         repeated = frozenset(rule.table.name for rule in stages.states if self._lags_behind_source(rule))
         return [
@@ -222,12 +254,12 @@ class _Attempt:
         return any(rule.table.name in names and rule.source not in names for names in self._lacking.values())
 
     def _commit(self, table: Table, added: list[AddedFile], removed: list[str]) -> None:
-        segments = self._segments_for(table)
-        if not segments:
-            return
         own = [file for file in added if file.table == table.name]
+        segments = self._segments_for(table) if table.named else []
+        if not (segments or own or removed):
+            return
         self._lander.table(table).commit(own, removed, segments, self._batch)
-        self._added[table.name] = sum(file.rows for file in own)
+        self._added[table.name] = self._added.get(table.name, 0) + sum(file.rows for file in own)
         crash_point("lake.committed")
 
     def _segments_for(self, table: Table) -> list[Segment]:

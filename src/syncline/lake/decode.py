@@ -20,7 +20,10 @@ def rows_of(table: Table, records: pa.Table, examined: Examined, accepted: Mask)
     if not keep.all():
         found, positions = found.filter(pa.array(keep)), positions[keep]
     origin = records if _is_identity(positions, records.num_rows) else records.take(pa.array(positions))
-    columns = [found[name] if name in found.column_names else origin[name] for name in table.file_schema.names]
+    columns = [
+        found[column.name] if column.name in found.column_names else origin[column.origin or column.name]
+        for column in table.file_columns
+    ]
     return pa.Table.from_arrays(columns, schema=table.file_schema)
 
 

@@ -19,9 +19,9 @@ from syncline.core.errors import ConflictError, CorruptionError, SynclineError
 from syncline.lake.files import AddedFile
 from syncline.lake.landed import (
     BATCH_PREFIX,
-    CHAIN_PREFIX,
     SEGMENT_PREFIX,
     chain_name,
+    is_of_protocol,
     newest_of_chains,
     read_transactions,
     segment_name,
@@ -97,13 +97,16 @@ class LakeTable:
         landed = {segment.path for segment in doubtful if segment_name(segment) in known}
         return [segment for segment in segments if segment.path not in landed]
 
-    def files_by_bucket(self) -> dict[int, list[str]]:
-        """The paths of the files of every bucket, below the table's folder."""
+    def files_by_bucket(self, protocol: str) -> dict[int, list[str]]:
+        """The paths of the files of every bucket, below the table's folder; of a shared table only the protocol's."""
         found: defaultdict[int, list[str]] = defaultdict(list)
         actions = self._delta.get_add_actions(flatten=True)
         paths, buckets = actions.column("path").to_pylist(), actions.column(f"partition.{BUCKET}").to_pylist()
-        for path, bucket in zip(paths, buckets, strict=True):
-            found[int(bucket)].append(path)
+        shared = "protocol" in self.table.partition_by
+        owners = actions.column("partition.protocol").to_pylist() if shared else [protocol] * len(paths)
+        for path, bucket, owner in zip(paths, buckets, owners, strict=True):
+            if owner == protocol:
+                found[int(bucket)].append(path)
         return dict(found)
 
     def commit(
@@ -120,21 +123,21 @@ class LakeTable:
         now = int(time.time() * 1000)
         self._commit(added, removed, self._names(segments, batch, now), now)
 
-    def replace(self, added: Sequence[AddedFile], source: LakeTable) -> None:
-        """Put these files in the place of all there were, computed from all the segments that `source` holds now.
+    def replace(self, added: Sequence[AddedFile], source: LakeTable, protocol: str) -> None:
+        """Put these files in the place of all there were (of a shared table, of the protocol's), computed from all the
+        segments that `source` holds now.
 
         Raises ConflictError if either table has changed since it was refreshed.
         """
         now = int(time.time() * 1000)
-        held = read_transactions(source.root, source.version)
+        held = read_transactions(source.root, source.version) if self.table.named else {}
         names = [
             Transaction(name, version, now if name.startswith(SEGMENT_PREFIX) else None)
             for name, version in held.items()
-            if name.startswith((SEGMENT_PREFIX, CHAIN_PREFIX))
+            if is_of_protocol(name, protocol)
         ]
-        self._commit(
-            added, [str(path) for path in self._delta.get_add_actions().column("path").to_pylist()], names, now
-        )
+        removed = [path for paths in self.files_by_bucket(protocol).values() for path in paths]
+        self._commit(added, removed, names, now)
 
     def _commit(self, added: Sequence[AddedFile], removed: Sequence[str], names: list[Transaction], now: int) -> None:
         self._check_files(added)

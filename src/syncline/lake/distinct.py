@@ -12,14 +12,12 @@ import pyarrow as pa
 
 from syncline.lake.stages import KeyedRule
 
-# Of several copies in one batch the first one received is kept; the rest decides between equals.
-ARRIVAL: Final = ("received_at", "node", "epoch", "lsn")
 _POSITION: Final = "__position"
 
 
 def distinct(rows: pa.Table, rule: KeyedRule) -> pa.Table:
     """The rows without further copies, ordered by identity."""
-    ordered = rows.sort_by([(name, "ascending") for name in (*rule.table.identity, *ARRIVAL)])
+    ordered = rows.sort_by([(name, "ascending") for name in (*rule.table.identity, *rule.table.arrival)])
     names = [*rule.table.identity, rule.content] if rule.same else list(rule.table.identity)
     unlike = _first_of_each(ordered, names)
     if rule.same is None:

@@ -1,6 +1,6 @@
-"""The narrow half of a batch, as one task runs it: read segments, judge them again, write the rows of `records` and
-`rejected`, decode, and hand the decoded rows to the exchange. One pass over each segment, nothing kept in memory but
-the segment at hand. Runs on executors; commits nothing.
+"""The narrow half of a batch, as one task runs it: read segments, judge them again, write the rows of `records`,
+`rejected` and `audit`, decode, and hand the decoded rows to the exchange. One pass over each segment, nothing kept in
+memory but the segment at hand. Runs on executors; commits nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from syncline.core.errors import CorruptionError
+from syncline.formats.segments import SegmentInfo
 from syncline.lake.blobs import pieces, with_raw
 from syncline.lake.decode import rows_of
 from syncline.lake.exchange import ExchangeWriter, Parcel, buckets_of
@@ -16,7 +17,9 @@ from syncline.lake.files import AddedFile, TableWriter
 from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, read_segment
 from syncline.lake.stages import Examined, ProtocolStages, Stages
-from syncline.lake.tables import RECORDS, REJECTED, Table
+from syncline.lake.stages.journal import PROTOCOL as JOURNAL
+from syncline.lake.stages.journal import segment_row
+from syncline.lake.tables import AUDIT, RECORDS, REJECTED, SEGMENTS, Table
 from syncline.lake.verify import Mask, unexamined, verify
 
 
@@ -68,6 +71,7 @@ class _Landing:
         self._segments = task.lake.segments.filesystem()
         self._records = TableWriter(self._tables, RECORDS)
         self._rejected = TableWriter(self._tables, REJECTED)
+        self._audit = TableWriter(self._tables, AUDIT)
         self._outgoing: dict[str, ExchangeWriter] = {}
         self._landed: list[str] = []
         self._damaged: list[Damaged] = []
@@ -77,16 +81,18 @@ class _Landing:
     def run(self) -> LandReport:
         for item in sorted(self._task.segments, key=lambda item: item.segment.path):
             try:
-                records = read_segment(self._segments, item.segment)
+                info, records = read_segment(self._segments, item.segment)
             except CorruptionError as error:
                 self._damaged.append(Damaged(item.segment.path, error.message))
                 continue
             self._land(item, records)
-        self._records.close()
-        self._rejected.close()
-        parcels = [parcel for writer in self._outgoing.values() for parcel in writer.close()]
+            self._trace(item, info)
+        writers = (self._records, self._rejected, self._audit)
+        for writer in writers:
+            writer.close()
+        parcels = [parcel for outgoing in self._outgoing.values() for parcel in outgoing.close()]
         return LandReport(
-            [*self._records.added, *self._rejected.added],
+            [file for writer in writers for file in writer.added],
             parcels,
             self._landed,
             self._damaged,
@@ -100,17 +106,24 @@ class _Landing:
         if RECORDS.name in item.tables:
             self._records.write(partition, records.select(RECORDS.file_schema.names))
         stages = self._stages.get(segment.protocol)
-        if item.tables - {RECORDS.name}:
+        if item.tables - {RECORDS.name, SEGMENTS.name}:
             for piece in pieces(records):
                 examined = self._examine(stages, piece)
                 verified = verify(piece, examined)
                 self._differing += verified.differing.num_rows
                 if REJECTED.name in item.tables:
                     self._rejected.write(partition, verified.rejected.select(REJECTED.file_schema.names))
+                if AUDIT.name in item.tables:
+                    self._audit.write(partition, verified.differing.select(AUDIT.file_schema.names))
                 if stages is not None and item.tables & {table.name for table in stages.tables}:
                     self._decode(stages, piece, examined, verified.accepted)
         self._landed.append(segment.path)
         self._rows += records.num_rows
+
+    def _trace(self, item: SegmentTask, info: SegmentInfo) -> None:
+        if SEGMENTS.name in item.tables:
+            row = segment_row(item.segment, info)
+            self._writer_of(SEGMENTS).write(row, buckets_of(row[SEGMENTS.key], self._task.buckets[JOURNAL]))
 
     def _examine(self, stages: ProtocolStages | None, records: pa.Table) -> Examined:
         if stages is None:
@@ -121,7 +134,7 @@ class _Landing:
 
     def _decode(self, stages: ProtocolStages, records: pa.Table, examined: Examined, accepted: Mask) -> None:
         buckets = self._task.buckets[stages.protocol]
-        for table in (rule.table for rule in stages.keyed):
+        for table in (rule.table for rule in stages.keyed if rule.table.name in examined.rows):
             rows = rows_of(table, records, examined, accepted)
             self._writer_of(table).write(rows, buckets_of(rows[table.key], buckets))
 

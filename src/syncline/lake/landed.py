@@ -36,6 +36,15 @@ def chain_name(segment: Segment) -> str:
     return CHAIN_PREFIX + segment.chain
 
 
+def is_of_protocol(name: str, protocol: str) -> bool:
+    """Whether an application id names a segment, or the newest position, of this protocol. Of the journal: of any."""
+    if protocol == "journal":
+        return name.startswith((SEGMENT_PREFIX, CHAIN_PREFIX))
+    return name.startswith(f"{SEGMENT_PREFIX}protocol={protocol}/") or (
+        name.startswith(CHAIN_PREFIX) and name.endswith(f"/{protocol}")
+    )
+
+
 def newest_of_chains(segments: Iterable[Segment]) -> dict[str, int]:
     """The highest lsn of each chain among these segments."""
     newest: dict[str, int] = {}

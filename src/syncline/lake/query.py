@@ -10,6 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, Final, Self
 
 import duckdb
@@ -70,6 +71,7 @@ class Queries:
         self._lock = threading.Lock()
         self._deltas: dict[str, DeltaTable] = {}
         self._versions: dict[str, int] = {}
+        self._asked: set[str] = set()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._idle: list[_Desk] = []
         self._refreshed = 0.0
@@ -78,7 +80,7 @@ class Queries:
     def ask(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
         """The answer to one reading statement. Raises UsageError for anything else and for faulty SQL."""
         begun = time.monotonic()
-        desk = self._desk()
+        desk = self._desk(sql)
         if not desk.knows(sql):
             check_statement(sql)
         try:
@@ -108,10 +110,10 @@ class Queries:
                 self._connection = None
                 self._idle.clear()
 
-    def _desk(self) -> _Desk:
+    def _desk(self, sql: str) -> _Desk:
         """A desk on the newest snapshots; a change of any opens a new database, since a locked one cannot learn."""
         with self._lock:
-            versions = self._look()
+            versions = self._look() | self._awaited(sql)
             if self._connection is None or versions != self._versions:
                 if self._connection is not None:
                     self._connection.close()
@@ -143,6 +145,12 @@ class Queries:
                 self._deltas[table.name] = found
         return {name: delta.version() for name, delta in self._deltas.items()}
 
+    def _awaited(self, sql: str) -> dict[str, int]:
+        """Tables that are not there yet and that somebody asked about. Making all of them known takes a second."""
+        words = sql.lower()
+        self._asked |= {table.name for table in self._tables if not table.named and table.name in words}
+        return {name: -1 for name in self._asked if name not in self._deltas}
+
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         connection.execute(f"SET memory_limit = '{self._bounds.memory // limits.MIB} MiB'")
@@ -151,6 +159,8 @@ class Queries:
         allowed: list[str] = []
         for table in self._tables:
             delta = self._deltas.get(table.name)
+            if delta is None and not table.named and table.name not in self._asked:
+                continue
             files = [] if delta is None else delta.file_uris()
             allowed += files
             _define(connection, table, delta, files)
@@ -223,11 +233,7 @@ def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTab
     """Make a table known by its name, with all its columns, even those that no file has yet."""
     widened = delta is not None and delta.metadata().configuration.get(WIDENED_PROPERTY) is not None
     columns = ", ".join(f'"{column.name}"' for column in table.columns)
-    if widened or not files:
-        connection.register("nothing", table.schema.empty_table())
-        connection.execute(f'CREATE TABLE "_{table.name}" AS SELECT * FROM nothing')  # noqa: S608
-        connection.unregister("nothing")
-    source = f'"_{table.name}"'
+    source = f"({_nothing(table)})" if widened or not files else ""
     if files:
         parts = (column for column in table.columns if column.name in table.partition_by)
         hive = ", ".join(f"'{column.name}': {_SQL_TYPES[column.type]}" for column in parts)
@@ -235,6 +241,15 @@ def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTab
         rows = f"read_parquet({_list(files)}, {options})"
         source = f"(SELECT * FROM {source} UNION ALL BY NAME SELECT * FROM {rows})" if widened else rows  # noqa: S608
     connection.execute(f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM {source}')  # noqa: S608
+
+
+@cache
+def _nothing(table: Table) -> str:
+    """A SELECT of no rows that has the table's columns: an empty table would take memory for each of them."""
+    with duckdb.connect(":memory:") as scratch:
+        kinds = scratch.from_arrow(table.schema.empty_table()).types
+    columns = ", ".join(f'NULL::{kind} AS "{column.name}"' for column, kind in zip(table.columns, kinds, strict=True))
+    return f"SELECT {columns} WHERE false"
 
 
 _SQL_TYPES: Final = {pa.string(): "VARCHAR", pa.date32(): "DATE", pa.int32(): "INTEGER"}

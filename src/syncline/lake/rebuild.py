@@ -20,6 +20,12 @@ from syncline.lake.stages import KeyedRule, ProtocolStages, StateRule
 from syncline.lake.tables import BUCKET, Table
 
 
+def partition_of(table: Table, protocol: str, bucket: int) -> dict[str, str]:
+    """The partition of a bucket: tables that several protocols share are split by these too."""
+    values = {"protocol": protocol, BUCKET: str(bucket)}
+    return {name: values[name] for name in table.partition_by}
+
+
 class BucketTask(msgspec.Struct, frozen=True):
     """One bucket with everything that concerns it: what came in, and the files its tables have now."""
 
@@ -53,6 +59,8 @@ class _Rebuilding:
 
     def run(self) -> BucketReport:
         for rule in self._stages.keyed:
+            if not any(parcel.table == rule.table.name for parcel in self._task.parcels):
+                continue
             incoming = distinct(self._incoming(rule.table), rule)
             fresh = unknown(incoming, self._known(rule, incoming), rule)
             if rule.table.name in self._task.tables:
@@ -80,22 +88,24 @@ class _Rebuilding:
         if rows.num_rows == 0:
             return
         table = rule.table
+        on = rule.on or source.key
         before = self._read(table, table.file_schema.names, None)
-        touched = pc.is_in(before[table.key], value_set=pc.unique(rows[source.key]))
+        touched = pc.is_in(before[table.key], value_set=pc.unique(rows[on]))
         old = before.filter(touched)
 
         def history(keys: list[Any]) -> pa.Table:
-            wanted = pa.array(keys, source.schema.field(source.key).type)
-            return self._read(source, source.file_schema.names, pc.field(source.key).isin(wanted))
+            wanted = pa.array(keys, source.schema.field(on).type)
+            return self._read(source, list(rule.columns) or source.file_schema.names, pc.field(on).isin(wanted))
 
         new = rule.fold(old, rows, history)
-        if new.sort_by(table.key).equals(old.sort_by(table.key)):
+        order = [(name, "ascending") for name in table.sort_by]
+        if new.sort_by(order).equals(old.sort_by(order)):
             return
         self._write(table, pa.concat_tables([before.filter(pc.invert(touched)), new]))
-        self._replaced += [(table.name, path) for path in self._task.files[table.name]]
+        self._replaced += [(table.name, path) for path in self._task.files.get(table.name, ())]
 
     def _read(self, table: Table, columns: list[str], where: Any) -> pa.Table:
-        paths = [f"{table.name}/{path}" for path in self._task.files[table.name]]
+        paths = [f"{table.name}/{path}" for path in self._task.files.get(table.name, ())]
         schema = table.file_schema
         if not paths:
             return schema.empty_table().select(columns)
@@ -107,6 +117,9 @@ class _Rebuilding:
 
     def _write(self, table: Table, rows: pa.Table) -> None:
         writer = TableWriter(self._filesystem, table)
-        writer.write({BUCKET: str(self._task.bucket)}, rows.sort_by([(name, "ascending") for name in table.sort_by]))
+        writer.write(
+            partition_of(table, self._stages.protocol, self._task.bucket),
+            rows.sort_by([(name, "ascending") for name in table.sort_by]),
+        )
         writer.close()
         self._added += writer.added

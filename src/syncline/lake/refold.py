@@ -15,9 +15,10 @@ from syncline.core.errors import ConflictError, UnavailableError
 from syncline.lake.batch import Runner
 from syncline.lake.deltas import LakeTable
 from syncline.lake.files import AddedFile, TableWriter
+from syncline.lake.rebuild import partition_of
 from syncline.lake.roots import Lake
 from syncline.lake.stages import ProtocolStages, StateRule
-from syncline.lake.tables import BUCKET, Table
+from syncline.lake.tables import Table
 
 
 class RefoldTask(msgspec.Struct, frozen=True):
@@ -34,11 +35,15 @@ def refold(lake: Lake, stages: ProtocolStages, rule: StateRule, runner: Runner) 
     source = LakeTable.open(lake.table(rule.source), source_table, buckets=limits.LAKE_BUCKETS)
     state = LakeTable.open(lake.table(rule.table.name), rule.table, buckets=source.buckets)
     for _ in range(limits.LAKE_COMMIT_ATTEMPTS):
-        tasks = [RefoldTask(lake, bucket, files) for bucket, files in sorted(source.files_by_bucket().items())]
-        found = runner.run(partial(fold_bucket, rule=rule, source=source_table), tasks, f"fold {rule.table.name}")
+        tasks = [
+            RefoldTask(lake, bucket, files) for bucket, files in sorted(source.files_by_bucket(stages.protocol).items())
+        ]
+        found = runner.run(
+            partial(fold_bucket, stages=stages, rule=rule, source=source_table), tasks, f"fold {rule.table.name}"
+        )
         added = [file for file in found if file is not None]
         try:
-            state.replace(added, source)
+            state.replace(added, source, stages.protocol)
         except ConflictError:
             source.refresh()
             continue
@@ -46,7 +51,7 @@ def refold(lake: Lake, stages: ProtocolStages, rule: StateRule, runner: Runner) 
     raise UnavailableError("the pipeline committed first each time", hint="stop it, then try again")
 
 
-def fold_bucket(task: RefoldTask, rule: StateRule, source: Table) -> AddedFile | None:
+def fold_bucket(task: RefoldTask, stages: ProtocolStages, rule: StateRule, source: Table) -> AddedFile | None:
     """Fold one bucket from nothing, and write its state."""
     filesystem = task.lake.tables.filesystem()
     paths = [f"{source.name}/{path}" for path in task.files]
@@ -55,6 +60,9 @@ def fold_bucket(task: RefoldTask, rule: StateRule, source: Table) -> AddedFile |
     table = rule.table
     state: pa.Table = rule.fold(table.file_schema.empty_table(), rows, lambda keys: source.file_schema.empty_table())
     writer = TableWriter(filesystem, table)
-    writer.write({BUCKET: str(task.bucket)}, state.sort_by([(name, "ascending") for name in table.sort_by]))
+    writer.write(
+        partition_of(table, stages.protocol, task.bucket),
+        state.sort_by([(name, "ascending") for name in table.sort_by]),
+    )
     writer.close()
     return writer.added[0] if writer.added else None

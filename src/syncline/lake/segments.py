@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from syncline.core.errors import CorruptionError
 from syncline.formats.records import RECORD_SCHEMA
-from syncline.formats.segments import SegmentName, check_segment
+from syncline.formats.segments import SegmentInfo, SegmentName, check_segment
 from syncline.lake.roots import QUARANTINE, Root
 
 
@@ -46,17 +46,19 @@ def list_segments(root: Root) -> Iterator[Segment | str]:
             yield parse_path(info.path, info.size) or info.path
 
 
-def read_segment(filesystem: Any, segment: Segment) -> pa.Table:
-    """All records of a segment. Raises CorruptionError unless every bit is as it was sealed, under its own name."""
+def read_segment(filesystem: Any, segment: Segment) -> tuple[SegmentInfo, pa.Table]:
+    """What a segment says of itself, and all its records. Raises CorruptionError unless every bit is as it was sealed,
+    under its own name.
+    """
     with filesystem.open_input_file(segment.path) as file:
         data = file.read()
-    check_segment(data, segment.path)
+    info = check_segment(data, segment.path)
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise CorruptionError(f"the segment cannot be read: {error}", about=segment.path) from None
     _check(segment, table)
-    return table
+    return info, table
 
 
 def quarantine(root: Root, path: str, why: str) -> str:

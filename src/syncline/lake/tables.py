@@ -10,19 +10,23 @@ from typing import Final, Literal
 import msgspec
 import pyarrow as pa
 
-from syncline.formats.records import RECORD_SCHEMA
+from syncline.formats.records import RECORD_SCHEMA, SEQ, TIMESTAMP
 
 BUCKET: Final = "bucket"
+ARRIVAL: Final = ("received_at", "node", "epoch", "lsn")
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column. `unit` is empty where the type says it all."""
+    """One column. `unit` is empty where the type says it all; `origin` is the record's column it repeats under another
+    name.
+    """
 
     name: str
     type: pa.DataType
     doc: str
     nullable: bool = True
     unit: str = ""
+    origin: str = ""
 
     @property
     def field(self) -> pa.Field:
@@ -35,6 +39,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     `append`: a row per arrival, told apart by the segment it came in. `keyed`: one row per `identity`, however many
     nodes saw it. `state`: one row per `key`, rewritten as it changes. Keyed and state tables are split by `bucket`, a
     hash of `key`, so that all rows of one key are in one partition.
+
+    Commits of a `named` table name the segments in it, and it is asked for them. One that is not named appears with its
+    first row and is committed before the named ones of its protocol, so it holds what they hold; what a crash makes it
+    take twice changes nothing.
     """
 
     name: str
@@ -47,6 +55,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     sort_by: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()  # columns whose least and greatest value is kept per file, to skip files by
     plain: tuple[str, ...] = ()  # columns of bytes that never repeat: a dictionary would only cost time
+    named: bool = True
+    arrival: tuple[str, ...] = ARRIVAL  # of several copies in one batch the first in this order is kept
 
     @property
     def schema(self) -> pa.Schema:
@@ -56,7 +66,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def file_schema(self) -> pa.Schema:
         """What its files hold: the partition columns are in the paths."""
-        return pa.schema([column.field for column in self.columns if column.name not in self.partition_by])
+        return pa.schema([column.field for column in self.file_columns])
+
+    @property
+    def file_columns(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.name not in self.partition_by)
 
 
 def bucket_column() -> Column:
@@ -123,4 +137,65 @@ REJECTED: Final = Table(
     plain=("raw", "id"),
 )
 
-BASE_TABLES: Final = (RECORDS, REJECTED)
+AUDIT: Final = Table(
+    name="audit",
+    doc="Records whose content the lake judges otherwise than the node did. Must be empty.",
+    mode="append",
+    columns=(
+        *record_columns(),
+        Column("lake_verdict", pa.string(), "what the bytes say: accept, reject or ignore", nullable=False),
+        Column("lake_reason", pa.string(), "why the lake would not have accepted it"),
+        _DATE,
+    ),
+    partition_by=("protocol", "date"),
+    statistics=("node", "epoch", "lsn", "received_at"),
+    plain=("raw", "id"),
+)
+
+BASE_TABLES: Final = (RECORDS, REJECTED, AUDIT)
+
+SEGMENTS: Final = Table(
+    name="segments",
+    doc="Every sealed file that landed: where records came from.",
+    mode="keyed",
+    columns=(
+        Column("journal", pa.string(), "node and epoch: the journal it was sealed from", nullable=False),
+        Column("path", pa.string(), "its place below the segments folder", nullable=False),
+        *record_columns("node", "epoch", "protocol"),
+        Column("day", pa.date32(), "day of received_at of its records, UTC", nullable=False),
+        Column("first_lsn", pa.int64(), "start of the range of positions sealed together", nullable=False),
+        Column("last_lsn", pa.int64(), "end of that range, which all siblings share", nullable=False),
+        Column("rows", pa.int64(), "records in this file", nullable=False),
+        Column("siblings", pa.int64(), "files the range was sealed into, this one included", nullable=False),
+        bucket_column(),
+    ),
+    partition_by=(BUCKET,),
+    key="journal",
+    identity=("path",),
+    sort_by=("journal", "first_lsn"),
+    statistics=("node", "epoch", "first_lsn", "last_lsn"),
+    arrival=("path",),
+)
+
+GAPS: Final = Table(
+    name="gaps",
+    doc="Numbers that are missing, or were for a time, between others that came.",
+    mode="state",
+    columns=(
+        Column("protocol", pa.string(), "the protocol, or journal for a node's own positions", nullable=False),
+        Column("series", pa.string(), "what is numbered: an object, a publisher in a group, a chain", nullable=False),
+        Column("what", pa.string(), "serial, sequence, height or lsn", nullable=False),
+        Column("first", SEQ, "the first number of the gap", nullable=False),
+        Column("last", SEQ, "the last number of the gap", nullable=False),
+        Column("missing", SEQ, "how many of them have not come; 0 once it is closed", nullable=False),
+        Column("opened_at", TIMESTAMP, "when a number beyond the gap came; absent for lsn", unit="µs, UTC"),
+        Column("closed_at", TIMESTAMP, "when the last missing number came", unit="µs, UTC"),
+        bucket_column(),
+    ),
+    partition_by=("protocol", BUCKET),
+    key="series",
+    identity=("protocol", "series", "first"),
+    sort_by=("series", "first"),
+    statistics=("series", "missing"),
+    named=False,
+)

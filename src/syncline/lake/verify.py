@@ -59,7 +59,7 @@ def _differing(records: pa.Table, examined: Examined) -> pa.Table:
     where = pa.array(_mask(pc.and_(comparable, pc.not_equal(node, lake))))
     return (
         records.filter(where)
-        .append_column("lake_verdict", examined.outcome.filter(where))
+        .append_column(pa.field("lake_verdict", pa.string(), nullable=False), examined.outcome.filter(where))
         .append_column("lake_reason", examined.reason.filter(where))
     )
 

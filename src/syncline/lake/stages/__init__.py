@@ -15,10 +15,25 @@ import msgspec
 import pyarrow as pa
 
 from syncline.core.errors import UsageError
+from syncline.core.settings import Settings
 from syncline.lake.tables import BASE_TABLES, Table
 
-BUILT_IN: Final[tuple[str, ...]] = ("relay", "sdsp", "shrex", "svs")
+BUILT_IN: Final[tuple[str, ...]] = ("relay", "sds", "sdsp", "shrex", "svs")
 RECORD: Final = "record"
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What judging needs beside the bytes, as the node's settings name it. Where it is empty, the node's word stands."""
+
+    svs_keys: tuple[str, ...] = ()  # lines of the setting svs.keys
+
+    @classmethod
+    def of(cls, settings: Settings) -> Known:
+        """As far as the protocols are installed."""
+        return cls(svs_keys=tuple(_setting(settings, "svs", "keys") or ()))
+
+
+NOTHING_KNOWN: Final = Known()
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -73,11 +88,17 @@ class Fold(Protocol):
 
 
 class StateRule(msgspec.Struct, frozen=True):
-    """A state table, the keyed table it is folded from, and how."""
+    """A state table, the keyed table it is folded from, and how.
+
+    `on` is the source's column that holds the state's key, if it is not the source's own key: rows of one value of it must
+    be in one bucket all the same. `columns` are those of the source that the fold looks at; empty: all.
+    """
 
     table: Table
     source: str
     fold: Fold
+    on: str = ""
+    columns: tuple[str, ...] = ()
 
 
 class ProtocolStages(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,22 +111,36 @@ class ProtocolStages(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Its tables, sources before what is folded from them: the order of commits."""
-        return (*(rule.table for rule in self.keyed), *(rule.table for rule in self.states))
+        """Its tables in the order of commits: those that name no segments, then sources before what is folded from
+        them.
+        """
+        every = (*(rule.table for rule in self.keyed), *(rule.table for rule in self.states))
+        return tuple(sorted(every, key=lambda table: table.named))
+
+    @property
+    def ledger(self) -> Table:
+        """The first table that names segments: where it holds one, so do those that name none."""
+        return next(table for table in self.tables if table.named)
 
 
 Stages = Mapping[str, ProtocolStages]
 
 
-def built_in_stages() -> Stages:
+def built_in_stages(known: Known = NOTHING_KNOWN) -> Stages:
     """The stages of every protocol this package knows."""
-    found = [import_module(f"syncline.lake.stages.{name}").STAGES for name in BUILT_IN]
+    found = [import_module(f"syncline.lake.stages.{name}").stages(known) for name in BUILT_IN]
     return {stages.protocol: stages for stages in found}
 
 
+def journal_stages() -> ProtocolStages:
+    """What is made of every segment, whatever its protocol."""
+    found: ProtocolStages = import_module("syncline.lake.stages.journal").STAGES
+    return found
+
+
 def all_tables(stages: Iterable[ProtocolStages]) -> dict[str, Table]:
-    """Every table, in the order in which a batch commits them."""
-    tables = [*BASE_TABLES, *(table for protocol in stages for table in protocol.tables)]
+    """Every table: those of all records, those of protocols, those of the segments themselves."""
+    tables = [*BASE_TABLES, *(table for protocol in (*stages, journal_stages()) for table in protocol.tables)]
     return {table.name: table for table in tables}
 
 
@@ -114,3 +149,10 @@ def table_named(name: str, stages: Stages) -> Table:
     if name not in tables:
         raise UsageError(f"there is no table {name!r}", hint=f"tables are {', '.join(tables)}")
     return tables[name]
+
+
+def _setting(settings: Settings, section: str, name: str) -> Any:
+    try:
+        return getattr(settings.plugin_section(section), name, None)
+    except KeyError:
+        return None

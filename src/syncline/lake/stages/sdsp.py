@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from syncline.core.errors import DecodeError
 from syncline.core.verdict import Outcome
-from syncline.lake.stages import RECORD, Examined, History, KeyedRule, ProtocolStages, StateRule
+from syncline.lake.gaps import gaps_rule
+from syncline.lake.stages import RECORD, Examined, History, KeyedRule, Known, ProtocolStages, StateRule
 from syncline.lake.tables import BUCKET, Column, Table, bucket_column, record_columns
 from syncline.protocols.sdsp.deltas import Deltas
 from syncline.protocols.sdsp.rebuild import Rebuilt, State, Status, rebuild, same_content
@@ -206,5 +207,13 @@ STAGES: Final = ProtocolStages(
     protocol=PROTOCOL,
     examine=examine,
     keyed=(KeyedRule(FRAMES, "frame", same_frame),),
-    states=(StateRule(OBJECTS, FRAMES.name, fold_objects),),
+    states=(
+        StateRule(OBJECTS, FRAMES.name, fold_objects),
+        gaps_rule(FRAMES, series="uid", number="serial", what="serial"),
+    ),
 )
+
+
+def stages(known: Known) -> ProtocolStages:
+    """Nothing beside the bytes is needed to judge them."""
+    return STAGES

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from syncline.core.errors import DecodeError
 from syncline.core.verdict import Outcome
 from syncline.formats.records import SEQ, TIMESTAMP
-from syncline.lake.stages import RECORD, Examined, History, KeyedRule, ProtocolStages, StateRule
+from syncline.lake.gaps import gaps_rule
+from syncline.lake.stages import RECORD, Examined, History, KeyedRule, Known, ProtocolStages, StateRule
 from syncline.lake.tables import BUCKET, Column, Table, bucket_column, record_columns
 from syncline.protocols.shrex.columns import decode_messages
 from syncline.protocols.shrex.rules.judge import PROTOCOL
@@ -58,7 +59,7 @@ HEADERS: Final = Table(
         bucket_column(),
     ),
     partition_by=(BUCKET,),
-    key="hash",
+    key="chain_id",
     identity=("hash",),
     sort_by=("height",),
     statistics=("height", "time"),
@@ -241,5 +242,13 @@ STAGES: Final = ProtocolStages(
     protocol=PROTOCOL,
     examine=examine,
     keyed=(KeyedRule(NOTIFICATIONS), KeyedRule(HEADERS), KeyedRule(RESULTS)),
-    states=(StateRule(PEERS, RESULTS.name, fold_peers),),
+    states=(
+        StateRule(PEERS, RESULTS.name, fold_peers),
+        gaps_rule(HEADERS, series="chain_id", number="height", what="height"),
+    ),
 )
+
+
+def stages(known: Known) -> ProtocolStages:
+    """Nothing beside the bytes is needed to judge them."""
+    return STAGES

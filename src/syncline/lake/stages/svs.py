@@ -1,17 +1,18 @@
 """SVS-PS in the lake: every outer packet once (`svs_packets`), and publications put together (`svs_publications`).
 
 Reading, judging and putting together are the protocol's own pure rooms; here they meet Arrow. Digests are checked again;
-for signatures with keys, which are not here, the node's word stands.
+so are signatures of keys that the settings name; for other keys the node's word stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from syncline.core.errors import UsageError
 from syncline.core.limits import TEXT_MAX
@@ -19,21 +20,25 @@ from syncline.core.verdict import Outcome
 from syncline.formats.ndn import types as t
 from syncline.formats.ndn.names import Name, boundaries, parse, text
 from syncline.formats.ndn.signing import Digest
-from syncline.lake.stages import RECORD, Examined, History, KeyedRule, ProtocolStages, StateRule
+from syncline.formats.records import SEQ
+from syncline.lake.gaps import gaps_rule
+from syncline.lake.stages import RECORD, Examined, History, KeyedRule, Known, ProtocolStages, StateRule
 from syncline.lake.tables import BUCKET, Column, Table, bucket_column, record_columns
 from syncline.protocols.svs.columns import decode_outer, digests_hold
 from syncline.protocols.svs.rebuild import Part, Rebuilt, rebuild
 from syncline.protocols.svs.rules.judge import OUTER, PROTOCOL
 from syncline.protocols.svs.rules.judge import examine as judge_packet
-from syncline.protocols.svs.rules.trust import Signed, Trust
+from syncline.protocols.svs.rules.trust import Signed, Trust, read_line, trust_of
 
 PACKETS: Final = Table(
     name="svs_packets",
     doc="Every outer packet of an SVS-PS group once, however many nodes fetched it.",
     mode="keyed",
     columns=(
+        Column("series", pa.string(), "group and publisher", nullable=False),
         Column("publication", pa.string(), "group, publisher and sequence number", nullable=False),
-        *record_columns("topic", "publisher", "seq"),
+        *record_columns("topic", "publisher"),
+        Column("seq", SEQ, "the publication's sequence number", nullable=False),
         Column("segment", pa.int64(), "number of the segment; absent: the publication is this one packet"),
         Column("final_segment", pa.int64(), "number of the last segment", nullable=False),
         Column("name", pa.string(), "the application name", nullable=False),
@@ -42,7 +47,7 @@ PACKETS: Final = Table(
         bucket_column(),
     ),
     partition_by=(BUCKET,),
-    key="publication",
+    key="series",
     identity=("id",),
     sort_by=("publication", "segment"),
     statistics=("publication", "received_at"),
@@ -91,8 +96,9 @@ class _Unkeyed:
         return True
 
 
-def examine(records: pa.Table) -> Examined:
-    """Judge and decode packets by their bytes."""
+def examine(records: pa.Table, keys: tuple[str, ...] = ()) -> Examined:
+    """Judge and decode packets by their bytes, in groups that `keys` (lines of the setting svs.keys) name by these."""
+    trusts: dict[Name | None, Trust] = {line.group: trust_of(line.group, keys) for line in map(read_line, keys)}
     raws = pa.concat_arrays([pa.array([], pa.binary()), *records["raw"].chunks])
     decoded, held = decode_outer(raws), digests_hold(raws).to_pylist()
     topics, kinds = records["topic"].to_pylist(), records["kind"].to_pylist()
@@ -112,6 +118,7 @@ def examine(records: pa.Table) -> Examined:
             and kinds[index] == OUTER
             and held[index] is True
             and group is not None
+            and group not in trusts
             and 3 * max(len(prefixes[index]), len(applications[index])) < TEXT_MAX
             and _is_of(prefixes[index], group)
         )
@@ -119,7 +126,7 @@ def examine(records: pa.Table) -> Examined:
             outcome.append(Outcome.ACCEPT.value)
             reason.append(None)
         else:
-            found = _judged(raws[index].as_py(), group)
+            found = _judged(raws[index].as_py(), group, trusts.get(group))
             outcome.append(found[0])
             reason.append(found[1])
         if prefixes[index] is not None and outcome[-1] != Outcome.REJECT.value:
@@ -142,12 +149,12 @@ def _group(topic: str) -> Name | None:
         return None
 
 
-def _judged(raw: bytes | None, group: Name | None) -> tuple[str | None, str | None]:
-    """The content verdict on one packet by the node's own rules; nothing where only keys could tell."""
+def _judged(raw: bytes | None, group: Name | None, trust: Trust | None) -> tuple[str | None, str | None]:
+    """The content verdict on one packet by the node's own rules; nothing where only unknown keys could tell."""
     if raw is None or group is None:
         return None, None
     unkeyed = _Unkeyed()
-    verdict = judge_packet(raw, group, Trust(outer=unkeyed, inner=unkeyed, mapping=unkeyed)).verdict
+    verdict = judge_packet(raw, group, trust or Trust(outer=unkeyed, inner=unkeyed, mapping=unkeyed)).verdict
     if unkeyed.unknown:
         return None, None
     return verdict.outcome.value, None if verdict.reason is None else verdict.reason.value
@@ -156,16 +163,13 @@ def _judged(raw: bytes | None, group: Name | None) -> tuple[str | None, str | No
 def _rows(records: pa.Table, decoded: pa.RecordBatch, rows: list[int]) -> pa.Table:
     chosen = pa.array(rows, pa.int64())
     packets, origin = decoded.take(chosen), records.take(chosen)
-    keys = [
-        f"{topic} {publisher} {seq}"
-        for topic, publisher, seq in zip(
-            origin["topic"].to_pylist(), origin["publisher"].to_pylist(), packets["seq"].to_pylist(), strict=True
-        )
-    ]
+    series = pc.binary_join_element_wise(origin["topic"], origin["publisher"], " ")
     return pa.table(
         {
             RECORD: chosen,
-            "publication": pa.array(keys, pa.string()),
+            "series": series,
+            "publication": pc.binary_join_element_wise(series, packets["seq"].cast(pa.string()), " "),
+            "seq": packets["seq"].cast(SEQ),
             "segment": packets["segment"].cast(pa.int64()),
             "final_segment": packets["final"].cast(pa.int64()),
             "name": pa.array([text(name) for name in packets["name"].to_pylist()], pa.string()),
@@ -210,9 +214,14 @@ def _row_of(key: str, packet: dict[str, Any], rebuilt: Rebuilt) -> dict[str, Any
     }
 
 
-STAGES: Final = ProtocolStages(
-    protocol=PROTOCOL,
-    examine=examine,
-    keyed=(KeyedRule(table=PACKETS),),
-    states=(StateRule(table=PUBLICATIONS, source=PACKETS.name, fold=fold_publications),),
-)
+def stages(known: Known) -> ProtocolStages:
+    """Judging with the keys of the settings, digests where they name none."""
+    return ProtocolStages(
+        protocol=PROTOCOL,
+        examine=partial(examine, keys=known.svs_keys) if known.svs_keys else examine,
+        keyed=(KeyedRule(PACKETS),),
+        states=(
+            StateRule(PUBLICATIONS, PACKETS.name, fold_publications, on="publication"),
+            gaps_rule(PACKETS, series="series", number="seq", what="sequence"),
+        ),
+    )
