@@ -6,6 +6,7 @@ Reads everything and changes nothing. What to do about damage is decided by peop
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,9 +100,15 @@ class _Work:
         for (text,) in journal.all("PRAGMA integrity_check"):  # visits every page, so every page's checksum too
             if text != "ok":
                 self.add(where, text)
-        self._check_records(journal, blobs)
-        self._check_twins(journal)
-        self._check_states(journal)
+        for check in (partial(self._check_records, blobs=blobs), self._check_twins, self._check_states):
+            try:
+                check(journal)
+            except (
+                TypeError,
+                ValueError,
+                OverflowError,
+            ) as error:  # a page of another table in the place of one of these
+                self.add(where, f"a table holds what cannot be in it: {error}")
         mark = read_mark(journal.path)
         if (
             mark
@@ -153,6 +160,9 @@ class _Work:
             (last, NAME_ENTRY_BYTES, _PAGE),
         ):
             for (entry,) in found:
+                if entry <= last:  # pages in each other's place: reading on would go round in a circle
+                    self.add(str(journal.path), "the table of terms is out of order")
+                    return
                 if last[:HASH_BYTES] == entry[:HASH_BYTES]:
                     self._check_twin(journal, last, entry)
                 last = entry
@@ -172,6 +182,9 @@ class _Work:
             for row in rows:
                 self._check(str(journal.path), state.checked, row)
             self.counts["states"] += len(rows)
+            if tuple(rows[-1][:2]) <= (space, key):
+                self.add(str(journal.path), "the table of states is out of order")
+                return
             space, key = rows[-1][:2]
 
     def check_segments(self, node: str, target: SegmentTarget, about: About | None) -> None:
