@@ -285,6 +285,8 @@ def test_two_pages_in_each_others_place_are_named_and_verification_comes_to_an_e
     assert len(pages) >= 10
     for one in range(len(pages)):
         for other in range(one):
+            if pages[one] == pages[other]:
+                continue  # two empty ones
             swapped = list(pages)
             swapped[one], swapped[other] = pages[other], pages[one]
             path = tmp_path / "swapped.db"
