@@ -100,7 +100,8 @@ class _Work:
         for (text,) in journal.all("PRAGMA integrity_check"):  # visits every page, so every page's checksum too
             if text != "ok":
                 self.add(where, text)
-        for check in (partial(self._check_records, blobs=blobs), self._check_twins, self._check_states):
+        checks = (partial(self._check_records, blobs=blobs), self._check_twins, self._check_states, self._check_small)
+        for check in checks:
             try:
                 check(journal)
             except (
@@ -186,6 +187,18 @@ class _Work:
                 self.add(str(journal.path), "the table of states is out of order")
                 return
             space, key = rows[-1][:2]
+
+    def _check_small(self, journal: Reading) -> None:
+        """Tables and indexes of a page or so, in which SQLite would not miss what is gone."""
+        lost = journal.all("SELECT DISTINCT protocol FROM records EXCEPT SELECT name FROM protocols")
+        for (name,) in lost:
+            self.add(str(journal.path), f"protocol {name} is not in the list of protocols")
+        by_time = "FROM state INDEXED BY state_by_expiry WHERE expires_at IS NOT NULL"
+        indexed = journal.one(f"SELECT count(*) {by_time} AND typeof(expires_at) = 'integer'")  # noqa: S608
+        foreign = journal.one(f"SELECT count(*) {by_time}") - indexed  # noqa: S608
+        there = journal.one("SELECT count(*) FROM state WHERE +expires_at IS NOT NULL")
+        if indexed != there or foreign:
+            self.add(str(journal.path), f"{there} states expire, but {indexed + foreign} are found by their time")
 
     def check_segments(self, node: str, target: SegmentTarget, about: About | None) -> None:
         """Every file's checksum; ranges that follow one another without gap or overlap; every record once."""
