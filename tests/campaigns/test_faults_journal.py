@@ -5,7 +5,6 @@ Holds if what was acknowledged is there afterwards, nothing is there twice, and 
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
@@ -18,12 +17,12 @@ from syncline.core.settings import SegmentSettings
 from syncline.journal import Drainer, Journal, LocalTarget
 from syncline.journal.mark import mark_path
 from syncline.journal.verify import verify
+from tests.campaigns.conftest import Figures
 from tests.campaigns.disks import Faults, FaultyFiles, Image, PowerCut, faulty_database
 from tests.journal.conftest import arrival
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(300)]
 
-SEED = 20_251
 APPENDS = 9
 
 
@@ -74,7 +73,7 @@ def operations(folder: Path) -> int:
     return faults.count
 
 
-def test_every_operation_on_the_database_fails_once(tmp_path: Path) -> None:
+def test_every_operation_on_the_database_fails_once(tmp_path: Path, figures: Figures) -> None:
     total = operations(tmp_path)
     failed = fired = 0
     for at in range(1, total + 1):
@@ -90,18 +89,18 @@ def test_every_operation_on_the_database_fails_once(tmp_path: Path) -> None:
                 journal.close()
         fired += faults.fired
         check(path, acked)
-    print(json.dumps({"campaign": "faults-journal", "operations": total, "fired": fired, "refused_appends": failed}))
+    figures(what="faults journal", operations=total, fired=fired, refused_appends=failed)
     assert fired == total
     assert failed > total // 2
 
 
 @pytest.mark.parametrize("synchronous", ["full", "off"])
 def test_the_power_is_cut_at_every_operation_on_the_database(
-    tmp_path: Path, synchronous: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, synchronous: str, monkeypatch: pytest.MonkeyPatch, seed: int, figures: Figures
 ) -> None:
     """With `off` the journal must lose records: that proves the cut is a cut."""
     total = operations(tmp_path)
-    chance = random.Random(SEED)
+    chance = random.Random(seed)
     lost = 0
     for at in range(1, total + 1):
         folder, acked, image = tmp_path / str(at), dict[bytes, int](), Image()
@@ -122,7 +121,7 @@ def test_the_power_is_cut_at_every_operation_on_the_database(
             lost += 1
             if synchronous == "full":
                 raise
-    print(json.dumps({"campaign": "power-cut-journal", "synchronous": synchronous, "cuts": total, "lost": lost}))
+    figures(what="power cut journal", synchronous=synchronous, cuts=total, lost=lost)
     assert (lost > 0) == (synchronous == "off")
 
 
@@ -142,7 +141,7 @@ def file_operations(folder: Path) -> int:
     return files.faults.count
 
 
-def test_every_operation_on_segments_fails_once(tmp_path: Path) -> None:
+def test_every_operation_on_segments_fails_once(tmp_path: Path, figures: Figures) -> None:
     total = file_operations(tmp_path)
     for at in range(1, total + 1):
         folder = tmp_path / str(at)
@@ -160,18 +159,18 @@ def test_every_operation_on_segments_fails_once(tmp_path: Path) -> None:
         assert found.problems == []
         assert found.sealed_records == found.records == journal.newest()
         assert faults.fired == 1
-    print(json.dumps({"campaign": "faults-segments", "operations": total}))
+    figures(what="faults segments", operations=total)
 
 
 @pytest.mark.parametrize("forgotten", ["", "sync", "sync_folder"])
 def test_the_power_is_cut_at_every_operation_on_segments(
-    tmp_path: Path, forgotten: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, forgotten: str, monkeypatch: pytest.MonkeyPatch, seed: int, figures: Figures
 ) -> None:
     """Without one of the two fsyncs, segments must get lost or damaged: that proves the cut is a cut."""
     total = file_operations(tmp_path)
     if forgotten:
         monkeypatch.setattr(FaultyFiles, forgotten, lambda self, path: None)
-    chance = random.Random(SEED)
+    chance = random.Random(seed)
     lost = 0
     for at in range(1, total + 1):
         folder = tmp_path / str(at)
@@ -194,5 +193,5 @@ def test_the_power_is_cut_at_every_operation_on_segments(
                 raise
         finally:
             journal.close()
-    print(json.dumps({"campaign": "power-cut-segments", "forgotten": forgotten, "cuts": total, "lost": lost}))
+    figures(what="power cut segments", forgotten=forgotten, cuts=total, lost=lost)
     assert (lost > 0) == bool(forgotten)

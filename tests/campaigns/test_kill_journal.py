@@ -6,7 +6,6 @@ the state written with them never part, and the segments of the whole history ha
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -28,11 +27,11 @@ from syncline.journal import Drainer, Journal, LocalTarget
 from syncline.journal.reading import reading
 from syncline.journal.rows import record_of
 from syncline.journal.verify import verify
+from tests.campaigns.conftest import LONG, Figures
 from tests.campaigns.journal_writer import SPACE, WRITERS
 
 pytestmark = pytest.mark.campaign
 
-LONG = bool(os.environ.get("SYNCLINE_LONG"))
 KILLS = 500 if LONG else 25
 KILLS_OF_A_JOURNAL = 25
 POINTS = [
@@ -157,11 +156,11 @@ def finish(folder: Path, notes: Notes) -> dict[str, int]:
 
 
 @pytest.mark.timeout(3600 if LONG else 300)
-def test_kills_at_random_moments_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    seed = int(os.environ.get("SYNCLINE_SEED", time.time_ns() % 1_000_000))
-    print(json.dumps({"campaign": "kill-journal", "seed": seed, "kills": KILLS}))
+def test_kills_at_random_moments_lose_nothing_that_was_acknowledged(
+    tmp_path: Path, seed: int, figures: Figures
+) -> None:
     chance = random.Random(seed)
-    figures: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     for life in range(KILLS // KILLS_OF_A_JOURNAL):  # a journal that grew for ever would only slow the checks down
         folder = tmp_path / str(life)
         folder.mkdir()
@@ -169,24 +168,25 @@ def test_kills_at_random_moments_lose_nothing_that_was_acknowledged(tmp_path: Pa
         for _ in range(KILLS_OF_A_JOURNAL):
             sealed = notes.sealed
             kill_after(start(folder), notes, chance.choice([b"begun", b"sealed", b"sealed"]), chance.uniform(0, 0.15))
-            figures["mid_write"] += len(notes.waiting) > 0
-            figures["sealed_while_writing"] += notes.sealed > sealed
-            figures["mid_seal"] += check(folder, notes)["mid_seal"]
-        figures.update({"acknowledged": len(notes.acked), **finish(folder, notes)})
-    print(json.dumps({"campaign": "kill-journal", "seed": seed, "kills": KILLS, **figures}))
-    assert figures["mid_write"] >= KILLS * 0.9, "the kills did not come while writing"
-    assert figures["sealed_while_writing"] >= KILLS * 0.4, "the drainer did not run meanwhile"
-    assert figures["acknowledged"] > KILLS * 20
+            seen["mid_write"] += len(notes.waiting) > 0
+            seen["sealed_while_writing"] += notes.sealed > sealed
+            seen["mid_seal"] += check(folder, notes)["mid_seal"]
+        seen.update({"acknowledged": len(notes.acked), **finish(folder, notes)})
+    figures(kills=KILLS, **seen)
+    assert seen["mid_write"] >= KILLS * 0.9, "the kills did not come while writing"
+    assert seen["sealed_while_writing"] >= KILLS * 0.4, "the drainer did not run meanwhile"
+    assert seen["acknowledged"] > KILLS * 20
 
 
 @pytest.mark.parametrize("turn", [1, 4])
 @pytest.mark.parametrize("point", POINTS)
-def test_a_crash_at_a_named_point_loses_nothing_that_was_acknowledged(tmp_path: Path, point: str, turn: int) -> None:
+def test_a_crash_at_a_named_point_loses_nothing_that_was_acknowledged(
+    tmp_path: Path, point: str, turn: int, figures: Figures
+) -> None:
     notes = Notes(tmp_path)
     process = start(tmp_path, **{VARIABLE: f"{point}:{turn}"})
     _, said = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, said.decode()
     notes.update()
     check(tmp_path, notes)
-    figures = finish(tmp_path, notes)
-    print(json.dumps({"campaign": "crash-points", "point": point, "turn": turn, **figures}))
+    figures(point=point, turn=turn, **finish(tmp_path, notes))

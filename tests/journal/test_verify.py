@@ -268,3 +268,27 @@ def test_a_vanished_database_is_a_loss_not_a_fresh_start(open_journal: Open) -> 
     journal.path.unlink()
     with pytest.raises(CorruptionError, match="is gone, but had come to record 60"):
         open_journal()
+
+
+def test_two_pages_in_each_others_place_are_named_and_verification_comes_to_an_end(
+    open_journal: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 12)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 8)
+    journal = open_journal()
+    for n in range(40):
+        state = StateChange(space="s", key=b"%d" % n, value=bytes(100))
+        journal.append_sync([arrival(b"%d" % n, raw=bytes(200), key="k", publisher="p", seq=n)], [state])
+    journal.close()
+    whole = journal.path.read_bytes()
+    pages = [whole[start : start + PAGE] for start in range(0, len(whole), PAGE)]
+    assert len(pages) >= 10
+    for one in range(len(pages)):
+        for other in range(one):
+            if pages[one] == pages[other]:
+                continue  # two empty ones
+            swapped = list(pages)
+            swapped[one], swapped[other] = pages[other], pages[one]
+            path = tmp_path / "swapped.db"
+            path.write_bytes(b"".join(swapped))
+            assert verify(path).problems, f"pages {one + 1} and {other + 1}"

@@ -114,6 +114,8 @@ def read_about(connection: apsw.Connection, path: Path) -> About:
             found = About(*connection.execute(f"SELECT *, ({newest}) FROM about, head").get)  # noqa: S608
         except (apsw.SQLError, TypeError) as error:
             raise damaged(f"this is not a journal: {error}", path) from error
+    if not _is_plausible(found):  # another table's page in the place of this one
+        raise damaged("what the journal says of itself cannot be", path)
     if found.version != VERSION:
         raise SynclineError(
             f"the journal has version {found.version}, this program knows version {VERSION}",
@@ -121,6 +123,11 @@ def read_about(connection: apsw.Connection, path: Path) -> About:
             about=str(path),
         )
     return found
+
+
+def _is_plausible(about: About) -> bool:
+    kinds = {"version": int, "node": str, "epoch": str, "key": bytes}
+    return all(type(getattr(about, name)) is kind for name, kind in kinds.items()) and about.version >= 1
 
 
 def damaged(what: str, path: Path) -> CorruptionError:

@@ -16,7 +16,7 @@ import msgspec
 from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
-from syncline.journal.database import About, connect, failures, read_about
+from syncline.journal.database import About, connect, damaged, failures, read_about
 from syncline.journal.queries import by_terms, plain
 from syncline.journal.rows import Row
 from syncline.journal.terms import Lexicon, Where
@@ -51,6 +51,8 @@ class Reading:
                 found = self._page(page, lexicon.spans(page, protocols))
             if not found:
                 return
+            if found[0][0] <= after:  # pages in each other's place: reading on would go round in a circle
+                raise damaged("the records are out of order", self.path)
             yield found
             after, left = found[-1][0], left - len(found)
 

@@ -6,6 +6,7 @@ Reads everything and changes nothing. What to do about damage is decided by peop
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,9 +100,16 @@ class _Work:
         for (text,) in journal.all("PRAGMA integrity_check"):  # visits every page, so every page's checksum too
             if text != "ok":
                 self.add(where, text)
-        self._check_records(journal, blobs)
-        self._check_twins(journal)
-        self._check_states(journal)
+        checks = (partial(self._check_records, blobs=blobs), self._check_twins, self._check_states, self._check_small)
+        for check in checks:
+            try:
+                check(journal)
+            except (
+                TypeError,
+                ValueError,
+                OverflowError,
+            ) as error:  # a page of another table in the place of one of these
+                self.add(where, f"a table holds what cannot be in it: {error}")
         mark = read_mark(journal.path)
         if (
             mark
@@ -153,6 +161,9 @@ class _Work:
             (last, NAME_ENTRY_BYTES, _PAGE),
         ):
             for (entry,) in found:
+                if entry <= last:  # pages in each other's place: reading on would go round in a circle
+                    self.add(str(journal.path), "the table of terms is out of order")
+                    return
                 if last[:HASH_BYTES] == entry[:HASH_BYTES]:
                     self._check_twin(journal, last, entry)
                 last = entry
@@ -172,7 +183,22 @@ class _Work:
             for row in rows:
                 self._check(str(journal.path), state.checked, row)
             self.counts["states"] += len(rows)
+            if tuple(rows[-1][:2]) <= (space, key):
+                self.add(str(journal.path), "the table of states is out of order")
+                return
             space, key = rows[-1][:2]
+
+    def _check_small(self, journal: Reading) -> None:
+        """Tables and indexes of a page or so, in which SQLite would not miss what is gone."""
+        lost = journal.all("SELECT DISTINCT protocol FROM records EXCEPT SELECT name FROM protocols")
+        for (name,) in lost:
+            self.add(str(journal.path), f"protocol {name} is not in the list of protocols")
+        by_time = "FROM state INDEXED BY state_by_expiry WHERE expires_at IS NOT NULL"
+        indexed = journal.one(f"SELECT count(*) {by_time} AND typeof(expires_at) = 'integer'")  # noqa: S608
+        foreign = journal.one(f"SELECT count(*) {by_time}") - indexed  # noqa: S608
+        there = journal.one("SELECT count(*) FROM state WHERE +expires_at IS NOT NULL")
+        if indexed != there or foreign:
+            self.add(str(journal.path), f"{there} states expire, but {indexed + foreign} are found by their time")
 
     def check_segments(self, node: str, target: SegmentTarget, about: About | None) -> None:
         """Every file's checksum; ranges that follow one another without gap or overlap; every record once."""

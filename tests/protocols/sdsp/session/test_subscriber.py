@@ -198,13 +198,29 @@ def test_a_gap_that_fills_late_is_still_used(published: Published) -> None:
     assert follower.get(three) == [Update(3, value(2), value(3))]
 
 
-def test_history_is_not_asked_again_while_the_same_frame_is_missing(published: Published) -> None:
-    follower = Follower()
+def test_a_history_that_did_not_help_is_not_asked_again_while_the_same_frame_is_missing(published: Published) -> None:
+    follower = Follower(history=lambda ask: [])
     follower.get(published.frames[0], published.frames[2])
     follower.wait(6.0)
     assert follower.get(*published.frames[3:]) == []
     assert follower.wait(600.0) == []
     assert len(follower.asked) == 1
+
+
+def test_a_history_that_was_silent_is_asked_again_with_a_later_frame_but_not_before_a_pause(
+    published: Published,
+) -> None:
+    follower = Follower()
+    follower.get(published.frames[0], published.frames[2])
+    follower.wait(5.0)
+    assert status(follower) is Status.STALE
+    follower.get(published.frames[3])  # at once: too early
+    assert follower.wait(600.0) == []
+    assert len(follower.asked) == 1  # and never by itself
+    follower.history = lambda ask: published.frames
+    assert follower.get(published.frames[3]) == [Resynced(3, value(0), value(3))]  # seen before, but a sign of life
+    assert len(follower.asked) == 2
+    assert status(follower) is Status.SYNCED
 
 
 def test_another_gap_is_another_question(published: Published) -> None:

@@ -94,6 +94,7 @@ class SubscriberSession:
         self._spent_at = -1  # the state's serial when it was asked
         self._loading: int | None = None
         self._failures = 0
+        self._ask_again_at: float | None = None  # history did not answer: not before this is it asked again
         self._wait: Wait = ""
         self._gap_after = -1  # the serial after which a frame is missing
         self._counts = dict.fromkeys(
@@ -120,12 +121,13 @@ class SubscriberSession:
         match event:
             case FrameReceived(frame, size):
                 self._on_frame(frame, size, now, actions)
+                self._ask_once_more(now, actions)
             case HistoryAnswered(ask, frames):
                 if self._asked is not None and ask == self._ask:
                     self._on_history(frames, now, actions)
             case HistoryFailed(ask, detail):
                 if self._asked is not None and ask == self._ask:
-                    self._on_no_history(detail, actions)
+                    self._on_silent_history(detail, now, actions)
             case DataLoaded(serial, data):
                 self._on_data(serial, data, now, actions)
             case DataFailed(serial, detail):
@@ -182,6 +184,17 @@ class SubscriberSession:
         serial = 0 if self._state is None else self._state.serial + 1
         self._go_stale(Problem(Cause.HISTORY_UNAVAILABLE, serial, detail), actions)
 
+    def _on_silent_history(self, detail: str, now: float, actions: list[Action]) -> None:
+        """Nobody answered, which says nothing about the frames: the next one to come may ask again, after a pause."""
+        self._on_no_history(detail, actions)
+        self._ask_again_at = now + self._backoff()
+        self._failures += 1
+
+    def _ask_once_more(self, now: float, actions: list[Action]) -> None:
+        due = self._ask_again_at is not None and now >= self._ask_again_at
+        if due and self._asked is None and self._failed is None and self.status is Status.STALE:
+            self._ask_history(now, actions)
+
     def _on_data(self, serial: int, data: bytes, now: float, actions: list[Action]) -> None:
         if serial != self._loading:
             return
@@ -208,7 +221,7 @@ class SubscriberSession:
             return
         match self._wait:
             case "history":
-                self._on_no_history("no answer in time", actions)
+                self._on_silent_history("no answer in time", now, actions)
             case "data" if self._loading is not None:
                 self._on_no_data(self._loading, "no answer in time", now, actions)
             case "reorder" | "backoff":
@@ -345,7 +358,7 @@ class SubscriberSession:
         self._drop(frame.serial)  # neither of two unfolded ones is believed
         self._distrust()
         self._ask_spent = True
-        self._asked = None
+        self._asked = self._ask_again_at = None
         self._stop_waiting()
         self.status = Status.STALE
 
@@ -366,6 +379,7 @@ class SubscriberSession:
             self._ask_history(now, actions)
 
     def _ask_history(self, now: float, actions: list[Action]) -> None:
+        self._ask_again_at = None
         about = self._waiting.newest() or self._failed
         if about is None:
             self._stop_waiting()
