@@ -43,7 +43,7 @@ async def _main(settings: Settings, json: bool) -> None:
     url = serve.url_of(listener)
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with running(settings) as node, anyio.create_task_group() as tasks:
-            await tasks.start(serve.serve, api.build(node, web.mounts(settings)), listener)
+            await tasks.start(serve.serve, api.build(node, web.mounts(node)), listener)
             ready = {"url": url, "node": node.key.peer_id, "epoch": node.journal.epoch, "pid": _pid()}
             if json:
                 output.json_line(ready)
