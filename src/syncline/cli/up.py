@@ -48,7 +48,7 @@ async def _main(settings: Settings, json: bool) -> None:
     archived = _archive(settings, key.peer_id)
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, archived as archive:
         async with running(settings, key=key, archive=archive) as node, anyio.create_task_group() as tasks:
-            await tasks.start(serve.serve, api.build(node, web.mounts(settings)), listener)
+            await tasks.start(serve.serve, api.build(node, web.mounts(node)), listener)
             ready = {"url": url, "node": node.key.peer_id, "epoch": node.journal.epoch, "pid": _pid()}
             if json:
                 output.json_line(ready)

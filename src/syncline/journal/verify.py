@@ -194,8 +194,8 @@ class _Work:
         for (name,) in lost:
             self.add(str(journal.path), f"protocol {name} is not in the list of protocols")
         by_time = "FROM state INDEXED BY state_by_expiry WHERE expires_at IS NOT NULL"
-        indexed = journal.one(f"SELECT count(*) {by_time} AND typeof(expires_at) = 'integer'")  # noqa: S608
-        foreign = journal.one(f"SELECT count(*) {by_time}") - indexed  # noqa: S608
+        indexed = journal.one(f"SELECT count(*) {by_time} AND typeof(expires_at) = 'integer'")
+        foreign = journal.one(f"SELECT count(*) {by_time}") - indexed
         there = journal.one("SELECT count(*) FROM state WHERE +expires_at IS NOT NULL")
         if indexed != there or foreign:
             self.add(str(journal.path), f"{there} states expire, but {indexed + foreign} are found by their time")

@@ -22,25 +22,6 @@ def satellite_updates() -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def satellite_stream(seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(uid, mean elements) for ever: first the sample, then each satellite nudged along."""
-    newest: dict[str, dict[str, Any]] = {}
-    for update in satellite_updates():
-        newest[f"sat/{update['NORAD_CAT_ID']}"] = update
-        yield f"sat/{update['NORAD_CAT_ID']}", update
-    chance = random.Random(seed)
-    while True:
-        uid = chance.choice(sorted(newest))
-        before = newest[uid]
-        newest[uid] = {
-            **before,
-            "MEAN_ANOMALY": round((before["MEAN_ANOMALY"] + chance.uniform(1, 30)) % 360, 4),
-            "RA_OF_ASC_NODE": round((before["RA_OF_ASC_NODE"] - 0.02) % 360, 4),
-            "REV_AT_EPOCH": before["REV_AT_EPOCH"] + 1,
-        }
-        yield uid, newest[uid]
-
-
 def edited_document(seed: int, sections: int = 40) -> Iterator[dict[str, Any]]:
     """A flight log of some 20 kB in which something small changes at every step."""
     chance = random.Random(seed)

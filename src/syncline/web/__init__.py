@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from syncline.core.ports import WebMount
-from syncline.core.settings import Settings
+
+if TYPE_CHECKING:
+    from syncline.core.settings import Settings
+    from syncline.node.node import Node
 
 
-def mounts(settings: Settings) -> list[WebMount]:
-    """All that the dashboard adds to a node's HTTP server."""
+def mounts(node: Node, lake: Settings | None = None) -> list[WebMount]:
+    """All that the dashboard adds to a node's HTTP server. The lake shown is the node's own, unless another is named."""
     from syncline.web import pages, tables
 
-    return [tables.mount(settings), pages.mount()]
+    return [tables.mount(lake or node.settings), pages.mount()]
