@@ -208,8 +208,11 @@ class PeerEvent(msgspec.Struct, frozen=True):
 class Host(Protocol):
     """A node's place in a libp2p network. Used as `async with`; everything it started ends with the block."""
 
-    gossip: PubSub
-    flood: PubSub
+    @property
+    def gossip(self) -> PubSub: ...
+
+    @property
+    def flood(self) -> PubSub: ...
 
     @property
     def peer_id(self) -> str: ...
