@@ -26,6 +26,7 @@ from syncline.core.record import Direction
 from syncline.core.verdict import Outcome, Reason
 from syncline.networks.host import Stream
 from syncline.protocols.sds import rules, wire
+from syncline.protocols.sds.bloom import Bloom
 from syncline.protocols.sds.catalogue import standard
 from syncline.protocols.sds.plugin import PLUGIN
 from syncline.protocols.sds.rules import signed_publish
@@ -426,6 +427,31 @@ async def test_catching_up_brings_all_that_is_missing_and_hardly_more_bytes(tmp_
         assert caught.rounds >= 2
         again = await alice.sds.sync(bob.peer_id)
         assert (again.records, again.accepted) == (0, 0)
+
+
+@pytest.mark.parametrize("hidden_rounds", [1, 2])
+async def test_a_record_that_a_filter_hides_by_mistake_comes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden_rounds: int
+) -> None:
+    rounds: list[int] = []
+    read = Bloom.holding
+
+    def holding(self: Bloom, ids: list[bytes]) -> list[bool]:
+        rounds.append(len(ids))
+        return [
+            said or (name == hidden and len(rounds) <= hidden_rounds)
+            for name, said in zip(ids, read(self, ids), strict=True)
+        ]
+
+    async with nodes(tmp_path, 2, publish_rate=0) as [alice, bob]:
+        await alice.sds.send("OMM", {"NORAD_CAT_ID": 1})  # else there is no filter
+        sent = [await bob.sds.send("OMM", {"NORAD_CAT_ID": number}) for number in (2, 3)]
+        hidden = sent[0].record.id
+        monkeypatch.setattr(Bloom, "holding", holding)
+        await alice.host.connect(bob.host.addresses[0])
+        caught = await alice.sds.sync(bob.peer_id)
+        assert caught.accepted == 2
+        assert caught.rounds == hidden_rounds + 3  # two more that bring nothing
 
 
 async def test_a_peer_that_answers_a_sync_with_what_nobody_asked_for_is_left(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from syncline.core import limits
 from syncline.core.errors import DecodeError
 from syncline.core.verdict import Reason
 
-FALSE_POSITIVES: Final = 0.01
+FALSE_POSITIVES: Final = 0.001  # as long as the filter may grow
 IDS_MAX: Final = 437_000  # that the largest filter holds with one false positive in a hundred
 _ROUNDS: Final = 8  # sizes after which they repeat
 

@@ -96,14 +96,15 @@ class CatchUp:
             waited += pause
 
     async def run(self, peer: str, *, thorough: bool = False) -> Caught:
-        """Rounds with one peer until one brings nothing new; when `thorough`, everything and at least twice."""
+        """Rounds with one peer until one brings nothing new. When `thorough`: everything, until two in a row bring nothing,
+        because one filter may hide by mistake just what is still missing."""
         now = self._ground.clock.monotonic()
         known = self._followed.pop(peer, _Followed(0, 0, now))
         is_full = thorough or known.last == 0 or now - known.full_at >= FULL_SECONDS
         since = 0 if is_full else max(known.before - MARGIN, 0)
         try:
             with anyio.fail_after(RUN_SECONDS):
-                caught, newest = await self._rounds(peer, since, least=2 if thorough else 1)
+                caught, newest = await self._rounds(peer, since, quiet=2 if thorough else 1)
         except TimeoutError:
             raise UnavailableError("the peer did not come to an end", about=peer) from None
         newest = max(known.last, min(newest, self._ground.clock.now()))  # a peer may say any time; our own bounds it
@@ -112,16 +113,14 @@ class CatchUp:
             self._followed.popitem(last=False)
         return caught
 
-    async def _rounds(self, peer: str, since: int, *, least: int) -> tuple[Caught, int]:
-        """What came, and when the peer received the latest of it."""
-        records = accepted = rounds = newest = 0
+    async def _rounds(self, peer: str, since: int, *, quiet: int) -> tuple[Caught, int]:
+        """What came, and when the peer received the latest of it. Ends with so many rounds that bring nothing new."""
+        records = accepted = rounds = newest = in_vain = 0
         async with asking(self._host, peer, self._schemas, self._ground.clock, timeout=TIMEOUT) as talk:
-            while rounds < ROUNDS_MAX:
+            while rounds < ROUNDS_MAX and in_vain < quiet:
                 came, new, latest = await self._one(talk, peer, since)
                 rounds, records, accepted = rounds + 1, records + came, accepted + new
-                newest = max(newest, latest)
-                if not new and rounds >= least:
-                    break
+                newest, in_vain = max(newest, latest), 0 if new else in_vain + 1
             return Caught(peer=peer, rounds=rounds, records=records, accepted=accepted, bytes=talk.received), newest
 
     async def _one(self, talk: Asking, peer: str, since: int) -> tuple[int, int, int]:
