@@ -26,6 +26,7 @@ const node = await createLibp2p({
 })
 const received = []
 const mine = []
+let following
 node.services.gossip.addEventListener('message', ({ detail }) => received.push(Buffer.from(detail.data)))
 
 // Tables: [slot, kind, value]
@@ -42,7 +43,7 @@ function table (builder, slots, fields) {
   for (const [slot, kind, value] of made) {
     if (kind === 'offset') builder.addFieldOffset(slot, value, 0)
     if (kind === 'u32') builder.addFieldInt32(slot, value, 0)
-    if (kind === 'bool') builder.addFieldInt8(slot, +value, 0)
+    if (kind === 'bool' || kind === 'u8') builder.addFieldInt8(slot, +value, 0)
   }
   return builder.endObject()
 }
@@ -75,6 +76,7 @@ class Table {
   place (slot) { const offset = this.bb.__offset(this.at, 4 + 2 * slot); return offset ? this.at + offset : 0 }
   string (slot) { const at = this.place(slot); return at ? this.bb.__string(at) : '' }
   u32 (slot) { const at = this.place(slot); return at ? this.bb.readUint32(at) : 0 }
+  u8 (slot) { const at = this.place(slot); return at ? this.bb.readUint8(at) : 0 }
   u16 (slot) { const at = this.place(slot); return at ? this.bb.readUint16(at) : 0 }
   bytes (slot) {
     const at = this.place(slot)
@@ -86,9 +88,10 @@ class Table {
     const at = this.place(slot)
     if (!at) return []
     const start = this.bb.__vector(at)
-    return Array.from({ length: this.bb.__vector_len(at) }, (_, i) => this.bb.__indirect(start + 4 * i))
+    return Array.from({ length: this.bb.__vector_len(at) }, (_, i) => start + 4 * i)
   }
-  tables (slot) { return this.list(slot).map((at) => new Table(this.bb, at)) }
+  strings (slot) { return this.list(slot).map((at) => this.bb.__string(at)) }
+  tables (slot) { return this.list(slot).map((at) => new Table(this.bb, this.bb.__indirect(at))) }
 }
 const identifierOf = (frame) => frame.subarray(8, 12).toString()
 
@@ -160,10 +163,47 @@ async function * frames (stream) {
   }
 }
 
+// The bloom filter of SYNC, version 1.
+function places (id, hashes, bits) {
+  const digest = Buffer.from(id, 'hex')
+  const first = digest.readBigUInt64LE(0)
+  const step = digest.readBigUInt64LE(8) | 1n
+  return Array.from({ length: hashes }, (_, i) => Number(BigInt.asUintN(64, first + BigInt(i) * step) % BigInt(bits)))
+}
+const isHeld = (id, filter, hashes) => filter.length > 0 &&
+  places(id, hashes, 8 * filter.length).every((place) => filter[place >> 3] >> (place & 7) & 1)
+function bloomOf (ids) {
+  const filter = Buffer.alloc(Math.max(8, 2 * ids.length))
+  for (const place of ids.flatMap((id) => places(id, 7, 8 * filter.length))) filter[place >> 3] |= 1 << (place & 7)
+  return filter
+}
+const syncFrame = (name, records) => frame('SSYR', 3, [
+  [0, 'string', name], [1, 'tables', records.map(heldTable)], [2, 'bool', false]
+])
+const ackFrame = (name) => frame('SACK', 2, [[0, 'string', name]])
+
+const followers = []
+const asks = []
 await node.handle(PROTOCOL, async (stream) => {
   stream.send(helloFrame())
   for await (const each of frames(stream)) {
-    if (identifierOf(each) === 'SQRY') stream.send(responseFrame(Table.root(each).string(0)))
+    const kind = identifierOf(each)
+    const request = Table.root(each)
+    asks.push(kind)
+    if (kind === 'SQRY') stream.send(responseFrame(request.string(0)))
+    if (kind === 'SSUB') {
+      const schemas = request.strings(1)
+      stream.send(ackFrame(request.string(0)))
+      const past = request.u8(3) ? mine.filter((message) => schemas.includes(message.schema)) : []
+      for (const message of past.slice(-request.u32(4))) stream.send(publishFrame(message))
+      followers.push({ stream, schemas })
+    }
+    if (kind === 'SUNS') stream.send(ackFrame(request.string(0)))
+    if (kind === 'SSYN') {
+      const filter = request.bytes(3)
+      const missing = mine.filter((message) => !isHeld(idOf(message), filter, request.u8(4)))
+      stream.send(syncFrame(request.string(0), missing))
+    }
   }
 })
 
@@ -186,7 +226,46 @@ const commands = {
     while (node.services.gossip.getMeshPeers(topic).length < 1) await new Promise((resolve) => setTimeout(resolve, 50))
     return {}
   },
-  async make ({ schema, fields, ttl = 0 }) { return { id: idOf(await published(schema, fields, ttl)) } },
+  async make ({ schema, fields, ttl = 0 }) {
+    const message = await published(schema, fields, ttl)
+    for (const { stream, schemas } of followers) if (schemas.includes(schema)) stream.send(publishFrame(message))
+    return { id: idOf(message) }
+  },
+  async asks () { return { asks } },
+  async follow ({ address, schemas, history }) {
+    const stream = await node.dialProtocol(multiaddr(address), PROTOCOL)
+    const pushes = []
+    const subscribe = frame('SSUB', 5, [
+      [0, 'string', 'js-s'], [1, 'strings', schemas], [3, 'bool', history > 0], [4, 'u32', history]
+    ])
+    for (const each of [helloFrame(), subscribe]) stream.send(each)
+    const kinds = []
+    const reading = (async () => {
+      for await (const each of frames(stream)) {
+        kinds.push(identifierOf(each))
+        if (kinds.at(-1) === 'SPUB') pushes.push(readMessage(Table.root(each), [0, 1, 2, 3, 4, 5, 6]))
+      }
+    })()
+    following = { stream, pushes, kinds, reading }
+    return {}
+  },
+  async pushed ({ count }) {
+    while (following.pushes.length < count) await new Promise((resolve) => setTimeout(resolve, 20))
+    return { messages: await Promise.all(following.pushes.map(examined)), kinds: following.kinds }
+  },
+  async unfollow () {
+    following.stream.send(frame('SUNS', 1, [[0, 'string', 'js-s']]))
+    while (following.kinds.filter((kind) => kind === 'SACK').length < 2) await new Promise((resolve) => setTimeout(resolve, 20))
+    return { kinds: following.kinds }
+  },
+  async sync ({ address, schemas }) {
+    const request = frame('SSYN', 5, [
+      [0, 'string', 'js-y'], [1, 'strings', schemas], [3, 'bytes', bloomOf(mine.map(idOf))], [4, 'u8', 7]
+    ])
+    const heard = await asked(address, [request], 'SSYR')
+    const records = Table.root(heard.at(-1)).tables(1).map((each) => readMessage(each, [5, 6, 7, 0, 1, 3, 4]))
+    return { kinds: heard.map(identifierOf), records: await Promise.all(records.map(examined)) }
+  },
   async gossip ({ topic, schema, fields, ttl = 0 }) {
     const message = await published(schema, fields, ttl)
     await node.services.gossip.publish(topic, publishFrame(message))

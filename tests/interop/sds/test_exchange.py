@@ -100,3 +100,61 @@ async def test_we_query_a_javascript_peer_and_verify_its_records(tmp_path: Path,
         [found] = await ours.sds.query(js.peer, "OMM", keep=True)
         assert (found.fields, found.verified) == ({"CREATION_DATE": "2026-03-01", "NORAD_CAT_ID": 9}, True)
         assert await kept(ours, 1) == [made["id"]]
+
+
+@pytest.mark.parametrize("dialler", ["we", "they"])
+async def test_a_javascript_peer_that_joins_late_gets_as_much_history_as_it_asked_for_then_news(
+    tmp_path: Path, dialler: str
+) -> None:
+    async with together(tmp_path, dialler) as (ours, js):
+        sent = [await ours.sds.send("OMM", {"NORAD_CAT_ID": number}) for number in range(1, 6)]
+        await ours.sds.send("CDM", {"MESSAGE_ID": "other schema"})
+        await js.tell("follow", address=ours.host.addresses[0], schemas=["OMM"], history=3)
+        await js.tell("pushed", count=3)
+        sent.append(await ours.sds.send("OMM", {"NORAD_CAT_ID": 6}))
+        heard = await js.tell("pushed", count=4)
+        assert heard["kinds"] == ["SHEL", "SACK", "SPUB", "SPUB", "SPUB", "SPUB"]
+        assert [message["id"] for message in heard["messages"]] == [each.record.id.hex() for each in sent[-4:]]
+        assert all(message["verified"] for message in heard["messages"])
+        assert (await js.tell("unfollow"))["kinds"][-1] == "SACK"
+        await ours.sds.send("OMM", {"NORAD_CAT_ID": 7})
+        answer = await js.tell("query", address=ours.host.addresses[0], schema="OMM", field="NORAD_CAT_ID", value="7")
+        assert answer["total"] == 1  # by then a push would have come
+        assert len((await js.tell("pushed", count=4))["messages"]) == 4
+
+
+@pytest.mark.parametrize("dialler", ["we", "they"])
+async def test_we_follow_a_javascript_peer_with_history(tmp_path: Path, dialler: str) -> None:
+    async with together(tmp_path, dialler) as (ours, js):
+        made = [(await js.tell("make", schema="OMM", fields={"NORAD_CAT_ID": number}))["id"] for number in range(1, 5)]
+        async with ours.sds.follow(js.peer, ["OMM"], history=2) as pushes:
+            with anyio.fail_after(30):
+                receipts = [await anext(pushes), await anext(pushes)]
+                made.append((await js.tell("make", schema="OMM", fields={"NORAD_CAT_ID": 9}))["id"])
+                receipts.append(await anext(pushes))
+        assert [receipt.arrival.id.hex() for receipt in receipts] == made[-3:]
+        assert {receipt.arrival.publisher for receipt in receipts} == {js.peer}
+        assert await kept(ours, 3) == made[-3:]
+
+
+@pytest.mark.parametrize("dialler", ["we", "they"])
+async def test_a_javascript_peer_syncs_what_its_filter_lacks(tmp_path: Path, dialler: str) -> None:
+    async with together(tmp_path, dialler) as (ours, js):
+        address = ours.host.addresses[0]
+        await js.tell("publish", address=address, schema="OMM", fields={"NORAD_CAT_ID": 1})  # both hold this
+        sent = [await ours.sds.send("OMM", {"NORAD_CAT_ID": number}) for number in (2, 3)]
+        answer = await js.tell("sync", address=address, schemas=["OMM"])
+        assert answer["kinds"] == ["SHEL", "SSYR"]
+        assert [record["id"] for record in answer["records"]] == [each.record.id.hex() for each in sent]
+        assert all(record["verified"] for record in answer["records"])
+
+
+@pytest.mark.parametrize("dialler", ["we", "they"])
+async def test_we_sync_from_a_javascript_peer_what_we_lack(tmp_path: Path, dialler: str) -> None:
+    async with together(tmp_path, dialler) as (ours, js):
+        await js.tell("publish", address=ours.host.addresses[0], schema="OMM", fields={"NORAD_CAT_ID": 1})
+        made = [(await js.tell("make", schema="OMM", fields={"NORAD_CAT_ID": number}))["id"] for number in (2, 3)]
+        caught = await ours.sds.sync(js.peer)
+        assert (caught.accepted, caught.records) == (2, 2)
+        assert (await kept(ours, 3))[1:] == made
+        assert (await js.tell("asks"))["asks"].count("SSYN") == caught.rounds
