@@ -3,10 +3,9 @@
 Thin drivers: what is said is decided in `session`, what is good in `rules`.
 """
 
-from syncline.protocols.sds.plugin import PLUGIN
 from syncline.protocols.sds.service.asking import Found
 from syncline.protocols.sds.service.catchup import Caught
 from syncline.protocols.sds.service.service import SdsService
 from syncline.protocols.sds.service.taken import Taken
 
-__all__ = ["PLUGIN", "Caught", "Found", "SdsService", "Taken"]
+__all__ = ["Caught", "Found", "SdsService", "Taken"]
