@@ -96,6 +96,43 @@ def audit(context: typer.Context, json: JsonFlag = False) -> None:
 
 
 @app.command()
+def reprocess(
+    context: typer.Context,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="A table to make anew; may be repeated [default: all]")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master [default: the setting lake.master]")] = None,
+    ship: Annotated[
+        bool | None, typer.Option("--ship/--no-ship", help="Send our package to the executors [default: unless local]")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own; may be repeated")
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Judge and decode history anew from the raw bytes in `records`, after a decoder or a rule was mended.
+
+    With a table its states are folded anew too. Each table is replaced in one commit: killed in between, it can simply be
+    run again. The pipeline must not be running.
+
+    Example: [bold]syncline lake reprocess --table sds_omm[/bold]
+    """
+    from syncline.lake.reprocess import reprocess
+    from syncline.lake.runner import OnSpark
+    from syncline.lake.stages import Known, built_in_stages
+
+    settings = invocation(context).settings()
+    stages = built_in_stages(Known.of(settings))
+    lake = _lake(settings)
+    _tables(table)
+    done = reprocess(lake, stages, OnSpark(_session(settings, master, ship, conf or [])), table or ())
+    if json:
+        output.json_line(done)
+        return
+    output.table(["table", "rows"], [(name, f"{rows:,}") for name, rows in done.items()], title="made anew")
+
+
+@app.command()
 def optimize(
     context: typer.Context,
     names: Names = None,
@@ -180,22 +217,27 @@ def _tables(names: list[str] | None) -> list[Any]:
 
 
 def _pipeline(settings: Settings, master: str | None, ship: bool | None, conf: list[str], json: bool) -> Pipeline:
-    from syncline.cli.common import pair
     from syncline.lake.pipeline import Pipeline
-    from syncline.lake.session import SessionOptions, start_session
     from syncline.lake.stages import Known, built_in_stages
 
-    options = SessionOptions(
-        master=master or settings.lake.master, ship=ship, conf=dict(pair(text, "--conf") for text in conf)
-    )
     return Pipeline(
-        start_session(options),
+        _session(settings, master, ship, conf),
         _lake(settings),
         buckets=settings.lake.buckets,
         stages=built_in_stages(Known.of(settings)),
         batch_segments=settings.lake.batch_segments,
         on_batch=_show_json if json else _show,
     )
+
+
+def _session(settings: Settings, master: str | None, ship: bool | None, conf: list[str]) -> Any:
+    from syncline.cli.common import pair
+    from syncline.lake.session import SessionOptions, start_session
+
+    options = SessionOptions(
+        master=master or settings.lake.master, ship=ship, conf=dict(pair(text, "--conf") for text in conf)
+    )
+    return start_session(options)
 
 
 def _follow(pipeline: Pipeline, seconds: float) -> RunSummary:

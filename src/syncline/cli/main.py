@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "journal": "Look after data",
     "lake": "Look after data",
     "query": "Look after data",
+    "explain": "Look after data",
     "bench": "Measure",
 }
 

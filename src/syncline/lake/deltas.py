@@ -4,6 +4,7 @@ module that talks to delta-rs for writing, and the home of its traps (GOTCHAS.md
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,7 @@ from syncline.lake.tables import BUCKET, Table
 
 BUCKETS_PROPERTY: Final = "syncline.buckets"
 WIDENED_PROPERTY: Final = "syncline.widened"  # set once columns were added: older files lack them
+DROPPED_PROPERTY: Final = "syncline.droppedBefore"  # records of earlier days were removed
 _PROPERTIES: Final = {"delta.checkpointInterval": "50"}
 
 
@@ -136,17 +138,39 @@ class LakeTable:
             for name, version in held.items()
             if is_of_protocol(name, protocol)
         ]
-        removed = [path for paths in self.files_by_bucket(protocol).values() for path in paths]
-        self._commit(added, removed, names, now)
+        self._commit(added, self._files_of(protocol), names, now, retries=0)
 
-    def _commit(self, added: Sequence[AddedFile], removed: Sequence[str], names: list[Transaction], now: int) -> None:
+    def files_with_dates(self, protocol: str) -> list[tuple[str, str, int]]:
+        """Path, date and size of every file of a protocol, of a table that is split by both."""
+        actions = self._delta.get_add_actions(flatten=True)
+        columns = [actions.column(name).to_pylist() for name in ("path", "partition.date", "size_bytes")]
+        owners = actions.column("partition.protocol").to_pylist()
+        files = zip(*columns, owners, strict=True)
+        return [(path, str(date), int(size)) for path, date, size, owner in files if owner == protocol]
+
+    def _files_of(self, protocol: str) -> list[str]:
+        actions = self._delta.get_add_actions(flatten=True)
+        paths = [str(path) for path in actions.column("path").to_pylist()]
+        if "protocol" not in self.table.partition_by:
+            return paths
+        owners = actions.column("partition.protocol").to_pylist()
+        return [path for path, owner in zip(paths, owners, strict=True) if owner == protocol]
+
+    def _commit(
+        self,
+        added: Sequence[AddedFile],
+        removed: Sequence[str],
+        names: list[Transaction],
+        now: int,
+        retries: int | None = None,
+    ) -> None:
         self._check_files(added)
         adds = [AddAction(file.path, file.size, file.partition, now, True, file.statistics) for file in added]
         removes = [RemoveAction(path, True, now) for path in removed]
         # Rows of append tables are new whatever else was committed, unless it was the same segment, which delta-rs
         # finds out by the names below. The others were computed from the snapshot and must not be carried past a
         # change of it.
-        retries = None if self.table.mode == "append" else 0
+        retries = retries if self.table.mode == "append" else 0
         properties = CommitProperties(app_transactions=names, max_commit_retries=retries)
         try:
             self._delta.create_write_transaction(
@@ -190,6 +214,13 @@ class LakeTable:
             self._delta.alter.add_columns(missing)
             self._delta.alter.set_table_properties({WIDENED_PROPERTY: "true"}, raise_if_not_exists=False)
             self.refresh()
+
+
+def dropped_before(root: Root) -> datetime.date | None:
+    """The day before which rows of a table were dropped for their age, if they ever were."""
+    delta = _open(root)
+    day = None if delta is None else delta.metadata().configuration.get(DROPPED_PROPERTY)
+    return None if day is None else datetime.date.fromisoformat(day)
 
 
 def open_delta(root: Root, *, version: int | None = None) -> DeltaTable | None:

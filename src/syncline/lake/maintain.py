@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from syncline.core import limits
 from syncline.core.errors import ConflictError
 from syncline.lake.batch import InProcess, Lander
-from syncline.lake.deltas import open_delta
+from syncline.lake.deltas import DROPPED_PROPERTY, open_delta
 from syncline.lake.files import LEVEL
 from syncline.lake.roots import EXCHANGE, Lake
 from syncline.lake.segments import Segment, list_segments
@@ -84,6 +84,7 @@ def drop_old_records(lake: Lake, *, days: int, today: datetime.date) -> dict[str
     for table in BASE_TABLES:
         delta = open_delta(lake.table(table.name))
         if delta is not None:
+            delta.alter.set_table_properties({DROPPED_PROPERTY: oldest.isoformat()}, raise_if_not_exists=False)
             metrics = delta.delete(f"date < '{oldest.isoformat()}'")
             removed[table.name] = int(metrics["num_removed_files"])
     return removed

@@ -49,11 +49,13 @@ def unexamined(records: pa.Table) -> Examined:
 
 def _differing(records: pa.Table, examined: Examined) -> pa.Table:
     """Comparable are an accept, and a refusal for a reason of content; a refusal for another reason may have come
-    before anybody looked at the content.
+    before anybody looked at the content. So may one for size of what the node did not even name: its own bounds on names.
     """
-    comparable = pc.or_(
-        pc.equal(records["verdict"], Outcome.ACCEPT), pc.is_in(records["reason"], value_set=CONTENT_REASONS)
+    unread = pc.and_(
+        pc.equal(records["kind"], "unknown"), pc.fill_null(pc.equal(records["reason"], Reason.OVERSIZE), False)
     )
+    refused = pc.and_not(pc.is_in(records["reason"], value_set=CONTENT_REASONS), unread)
+    comparable = pc.or_(pc.equal(records["verdict"], Outcome.ACCEPT), refused)
     node = pc.binary_join_element_wise(records["verdict"], pc.fill_null(records["reason"], ""), ":")
     lake = pc.binary_join_element_wise(examined.outcome, pc.fill_null(examined.reason, ""), ":")
     where = pa.array(_mask(pc.and_(comparable, pc.not_equal(node, lake))))

@@ -11,6 +11,13 @@ from syncline.core.keys import NodeKey
 from syncline.core.record import Arrival, Incoming, Record
 from syncline.formats.pubsub import compose
 from syncline.formats.records import to_arrow
+from syncline.lake import every_table
+from syncline.lake.audit import audit
+from syncline.lake.batch import InProcess, Lander
+from syncline.lake.query import Queries
+from syncline.lake.roots import Lake
+from syncline.lake.segments import Segment, list_segments
+from syncline.lake.stages import built_in_stages
 from syncline.lake.stages.shrex import HEADERS, NOTIFICATIONS, PEERS, RESULTS, examine, fold_peers
 from syncline.lake.verify import verify
 from syncline.protocols.shrex.rules.headers import Kept
@@ -28,6 +35,7 @@ from syncline.protocols.shrex.wire import result as results
 from syncline.protocols.shrex.wire.notification import TOPIC, Notification, encode
 from syncline.protocols.shrex.wire.result import Outcome, PeerResult
 from syncline.testing.headers import chain
+from syncline.testing.segments import FakeJournal, write_segments
 
 KEY = NodeKey(bytes(32))
 NOW = 1_794_700_000_000_000
@@ -157,3 +165,48 @@ def test_an_empty_batch_gives_no_rows() -> None:
     _, found = examined([])
     assert len(found.outcome) == 0
     assert [table.num_rows for table in found.rows.values()] == [0, 0, 0]
+
+
+def test_the_greatest_height_goes_through_the_lake_and_a_notification_meets_its_header(lake: Lake) -> None:
+    journal = FakeJournal("a")
+    kept = [
+        notification(1, 5, CHAIN[4].data_hash),
+        notification(2, TALL, b"\x77" * 32),
+        *(record(2 + n, headers.encode(each), HEADERS_TOPIC) for n, each in enumerate(CHAIN[1:], 1)),
+        result(7, "good", Outcome.NOOP, TALL),
+    ]
+    arrivals = [Arrival(**{name: getattr(each, name) for name in Arrival.__struct_fields__}) for each in kept]
+    assert [each.verdict for each in arrivals] == ["accept"] * 7
+    write_segments(lake.segments.path, journal.keep(arrivals))
+    sealed = [found for found in list_segments(lake.segments) if isinstance(found, Segment)]
+    Lander(lake, built_in_stages(), InProcess(), buckets=2).land(sealed)
+    with Queries(lake, every_table()) as queries:
+        joined = queries.ask("SELECT n.height, h.hash FROM shrex_notifications n JOIN headers h USING (height)")
+        assert joined.rows.to_pylist() == [{"height": Decimal(5), "hash": CHAIN[4].hash.hex()}]
+        [peer] = queries.ask("SELECT last_height, quality FROM shrex_peers").rows.to_pylist()
+        assert peer == {"last_height": Decimal(TALL), "quality": 1.0}
+        [tall] = queries.ask(
+            "SELECT height FROM shrex_notifications WHERE height > 9223372036854775807"
+        ).rows.to_pylist()
+        assert tall == {"height": Decimal(TALL)}
+        assert audit(queries) == []
+
+
+def test_an_accepted_notification_that_no_header_matches_is_found_by_the_audit(lake: Lake) -> None:
+    journal = FakeJournal("a")
+    other = chain(1, first=3, seed="fork")[0]
+    kept = [notification(1, 5, CHAIN[4].data_hash), notification(2, 3, CHAIN[2].data_hash)]
+    kept += [record(3, headers.encode(CHAIN[4]), HEADERS_TOPIC), record(4, headers.encode(CHAIN[3]), HEADERS_TOPIC)]
+    arrivals = [Arrival(**{name: getattr(each, name) for name in Arrival.__struct_fields__}) for each in kept]
+    forked = Arrival(
+        **{**{n: getattr(arrivals[3], n) for n in Arrival.__struct_fields__}, "raw": headers.encode(other)}
+    )
+    write_segments(lake.segments.path, journal.keep([*arrivals, forked]))
+    sealed = [found for found in list_segments(lake.segments) if isinstance(found, Segment)]
+    Lander(lake, built_in_stages(), InProcess(), buckets=2).land(sealed)
+    prefix = f"{journal.node}/{journal.epoch}"
+    with Queries(lake, every_table()) as queries:
+        assert [(found.check, found.record) for found in audit(queries)] == [
+            ("header_match", f"{prefix}/2"),
+            ("header_chain", f"{prefix}/4"),
+        ]

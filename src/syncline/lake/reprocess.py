@@ -1,0 +1,256 @@
+"""History judged and decoded anew, after a decoder or a rule was mended: every table but `records` and `segments` can be
+made again from the raw bytes in `records`. Each table is replaced by one commit, so a kill leaves it as it was or as it
+shall be, and running it again ends in the same rows.
+
+Rows whose records were dropped for their age stay as they are: there is nothing left to make them from.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from syncline.core import limits
+from syncline.core.crash import crash_point
+from syncline.core.errors import ConflictError, UnavailableError, UsageError
+from syncline.formats.records import RECORD_SCHEMA
+from syncline.lake.batch import Runner, clear_exchange
+from syncline.lake.blobs import pieces, with_raw
+from syncline.lake.decode import rows_of
+from syncline.lake.deltas import LakeTable, dropped_before, open_delta
+from syncline.lake.distinct import distinct
+from syncline.lake.exchange import ExchangeWriter, Parcel, buckets_of, read_parcels
+from syncline.lake.files import AddedFile, TableWriter
+from syncline.lake.lock import only_pipeline
+from syncline.lake.rebuild import partition_of
+from syncline.lake.refold import refold
+from syncline.lake.roots import EXCHANGE, Lake
+from syncline.lake.stages import KeyedRule, ProtocolStages, Stages, journal_stages, table_named
+from syncline.lake.tables import AUDIT, RECORDS, REJECTED, SEGMENTS, Table
+from syncline.lake.verify import unexamined, verify
+
+CRASH_POINTS: Final = ("lake.reprocessed",)  # after each table
+JUDGED: Final = (REJECTED, AUDIT)
+R = TypeVar("R")
+
+
+class JudgeTask(msgspec.Struct, frozen=True):
+    """Some files of `records`, each with the day it is of, and what is wanted of them."""
+
+    lake: Lake
+    protocol: str
+    files: list[tuple[str, str]]  # path below the table's folder, date
+    wanted: frozenset[str]
+    exchange: str
+    buckets: int
+
+
+class JudgeReport(msgspec.Struct, frozen=True):
+    added: list[AddedFile]
+    parcels: list[Parcel]
+
+
+class DistinctTask(msgspec.Struct, frozen=True):
+    """One bucket of one table: the rows decoded anew, and the old files, of which only what is too old is read."""
+
+    lake: Lake
+    protocol: str
+    bucket: int
+    parcels: list[Parcel]
+    old_files: list[str]
+    keep_before: datetime.date | None
+
+
+def reprocess(lake: Lake, stages: Stages, runner: Runner, tables: Sequence[str] = ()) -> dict[str, int]:
+    """Make these tables anew (by default all that can be), with the states folded from them. Says how many rows each
+    has now.
+    """
+    names = frozenset(tables)
+    for name in names:
+        if table_named(name, stages).name in (RECORDS.name, SEGMENTS.name):
+            raise UsageError(f"{name} is what the other tables are made from", hint="remove it and land segments again")
+    with only_pipeline(lake):
+        clear_exchange(lake)
+        try:
+            return _Reprocessing(lake, stages, runner, names).run()
+        finally:
+            clear_exchange(lake)
+
+
+class _Reprocessing:
+    def __init__(self, lake: Lake, stages: Stages, runner: Runner, names: frozenset[str]) -> None:
+        self._lake = lake
+        self._stages = stages
+        self._runner = runner
+        self._names = names
+        self._exchange = f"{EXCHANGE}/{uuid.uuid4().hex}"
+        self._rows: defaultdict[str, int] = defaultdict(int)
+
+    def run(self) -> dict[str, int]:
+        if open_delta(self._lake.table(RECORDS.name)) is None:
+            return {}
+        for protocol in self._protocols():
+            for name, rows in _until_nobody_interferes(partial(self._protocol, protocol)).items():
+                self._rows[name] += rows
+        for stages in (*self._stages.values(), journal_stages()):
+            for rule in stages.states:
+                if self._is_wanted(rule.table, rule.source) and open_delta(self._lake.table(rule.source)) is not None:
+                    self._rows[rule.table.name] += refold(self._lake, stages, rule, self._runner)
+                    crash_point("lake.reprocessed")
+        return dict(self._rows)
+
+    def _is_wanted(self, table: Table, source: str = "") -> bool:
+        return not self._names or table.name in self._names or source in self._names
+
+    def _protocols(self) -> list[str]:
+        records = open_delta(self._lake.table(RECORDS.name))
+        assert records is not None
+        return sorted({str(part["protocol"]) for part in records.partitions()})
+
+    def _protocol(self, protocol: str) -> dict[str, int]:
+        records = self._open(RECORDS)
+        stages = self._stages.get(protocol)
+        keyed = [] if stages is None else [rule for rule in stages.keyed if self._is_wanted(rule.table)]
+        judged = [table for table in JUDGED if self._is_wanted(table)]
+        done: dict[str, int] = {}
+        if not keyed and not judged:
+            return done
+        buckets = self._open(stages.ledger).buckets if stages is not None and stages.keyed else 1
+        wanted = frozenset(table.name for table in (*judged, *(rule.table for rule in keyed)))
+        reports = self._runner.run(
+            partial(judge_files, stages=stages),
+            [
+                JudgeTask(self._lake, protocol, files, wanted, self._exchange, buckets)
+                for files in _groups(records.files_with_dates(protocol), self._runner.parallelism)
+            ],
+            f"judge {protocol} again",
+        )
+        for table in judged:
+            added = [file for each in reports for file in each.added if file.table == table.name]
+            done[table.name] = self._replace(table, added, records, protocol)
+        for rule in keyed:
+            parcels = [parcel for each in reports for parcel in each.parcels if parcel.table == rule.table.name]
+            there = open_delta(self._lake.table(rule.table.name)) is not None
+            if there or parcels or rule.table.named:  # else a schema that never occurred
+                done[rule.table.name] = self._keyed(rule, parcels, records, protocol)
+        return done
+
+    def _keyed(self, rule: KeyedRule, parcels: list[Parcel], records: LakeTable, protocol: str) -> int:
+        there = open_delta(self._lake.table(rule.table.name)) is not None
+        old = self._open(rule.table).files_by_bucket(protocol) if there else {}
+        by_bucket: defaultdict[int, list[Parcel]] = defaultdict(list)
+        for parcel in parcels:
+            by_bucket[parcel.bucket].append(parcel)
+        before = dropped_before(self._lake.table(RECORDS.name))
+        tasks = [
+            DistinctTask(self._lake, protocol, bucket, by_bucket.get(bucket, []), old.get(bucket, []), before)
+            for bucket in sorted({*by_bucket, *(old if before else ())})
+        ]
+        found = self._runner.run(partial(write_bucket, rule=rule), tasks, f"write {rule.table.name} again")
+        return self._replace(rule.table, [file for each in found for file in each], records, protocol)
+
+    def _replace(self, table: Table, added: list[AddedFile], records: LakeTable, protocol: str) -> int:
+        self._open(table).replace(added, records, protocol)
+        crash_point("lake.reprocessed")
+        return sum(file.rows for file in added)
+
+    def _open(self, table: Table) -> LakeTable:
+        buckets = limits.LAKE_BUCKETS
+        for stages in self._stages.values():
+            if table in stages.tables and table is not stages.ledger:
+                buckets = self._open(stages.ledger).buckets
+        return LakeTable.open(self._lake.table(table.name), table, buckets=buckets)
+
+
+def judge_files(task: JudgeTask, stages: ProtocolStages | None) -> JudgeReport:
+    """Judge and decode files of `records` as if their segments had just landed."""
+    filesystem = task.lake.tables.filesystem()
+    writers = {table.name: TableWriter(filesystem, table) for table in JUDGED if table.name in task.wanted}
+    rules = [] if stages is None else [rule for rule in stages.keyed if rule.table.name in task.wanted]
+    outgoing = {
+        rule.table.name: ExchangeWriter(filesystem, task.exchange, rule.table.name, rule.table.file_schema)
+        for rule in rules
+    }
+    for path, date in sorted(task.files, key=lambda file: (file[1], file[0])):
+        partition = {"protocol": task.protocol, "date": date}
+        for records in _record_pieces(filesystem, path, task.protocol):
+            whole = records if stages is None else with_raw(records, task.lake.blobs)[0]
+            examined = unexamined(whole) if stages is None else stages.examine(whole)
+            verified = verify(records, examined)
+            for name, rows in ((REJECTED.name, verified.rejected), (AUDIT.name, verified.differing)):
+                if name in writers:
+                    writers[name].write(partition, rows.select([field.name for field in _schema_of(name)]))
+            for rule in rules:
+                if rule.table.name in examined.rows:
+                    found = rows_of(rule.table, records, examined, verified.accepted)
+                    outgoing[rule.table.name].write(found, buckets_of(found[rule.table.key], task.buckets))
+    for writer in writers.values():
+        writer.close()
+    parcels = [parcel for each in outgoing.values() for parcel in each.close()]
+    return JudgeReport([file for writer in writers.values() for file in writer.added], parcels)
+
+
+def write_bucket(task: DistinctTask, rule: KeyedRule) -> list[AddedFile]:
+    """One row per message of a bucket, as files of its own."""
+    filesystem, table = task.lake.tables.filesystem(), rule.table
+    rows = distinct(read_parcels(filesystem, task.parcels, table.file_schema), rule)
+    if task.keep_before is not None and task.old_files:
+        rows = pa.concat_tables([_too_old(filesystem, table, task.old_files, task.keep_before), rows])
+    writer = TableWriter(filesystem, table)
+    order = [(name, "ascending") for name in table.sort_by]
+    writer.write(partition_of(table, task.protocol, task.bucket), rows.sort_by(order))
+    writer.close()
+    return writer.added
+
+
+def _too_old(filesystem: Any, table: Table, files: list[str], before: datetime.date) -> pa.Table:
+    paths = [f"{table.name}/{path}" for path in files]
+    dataset = ds.dataset(paths, schema=table.file_schema, format="parquet", filesystem=filesystem, partitioning=None)
+    midnight = datetime.datetime.combine(before, datetime.time(), datetime.UTC)
+    return dataset.to_table(filter=pc.field("received_at") < midnight, use_threads=False)
+
+
+def _record_pieces(filesystem: Any, path: str, protocol: str) -> Any:
+    """The records of one file, a row group at a time."""
+    with filesystem.open_input_file(f"{RECORDS.name}/{path}") as stream:
+        file = pq.ParquetFile(stream)
+        for group in range(file.num_row_groups):
+            found = file.read_row_group(group, use_threads=False)
+            named = found.append_column("protocol", pa.array([protocol] * found.num_rows, pa.string()))
+            yield from pieces(named.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA))
+
+
+def _schema_of(name: str) -> pa.Schema:
+    return {table.name: table.file_schema for table in JUDGED}[name]
+
+
+def _groups(files: list[tuple[str, str, int]], parallelism: int) -> list[list[tuple[str, str]]]:
+    """Files in groups of about equal size."""
+    total = sum(size for _, _, size in files)
+    count = max(1, min(len(files), max(parallelism, total // limits.LAKE_TASK_BYTES)))
+    groups: list[list[tuple[str, str]]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for path, date, size in sorted(files, key=lambda file: (-file[2], file[0])):
+        smallest = sizes.index(min(sizes))
+        groups[smallest].append((path, date))
+        sizes[smallest] += size
+    return [group for group in groups if group]
+
+
+def _until_nobody_interferes(work: Callable[[], R]) -> R:
+    for _ in range(limits.LAKE_COMMIT_ATTEMPTS):
+        try:
+            return work()
+        except ConflictError:
+            continue
+    raise UnavailableError("another pipeline committed first each time", hint="stop it, then try again")
