@@ -220,7 +220,7 @@ async def test_expectations_see_the_changes_before_them_in_the_same_append(journ
         ({"seq": -1}, "seq must lie between"),
         ({"seq": 2**64}, "seq must lie between"),
         ({"topic": "t" * 1025}, "at most 1024 characters"),
-        ({"id": bytes(1025)}, "at most 1024 characters"),
+        ({"id": bytes(4161)}, "at most 4160 bytes"),
         ({"topic": "\ud800"}, "not Unicode"),
         ({"received_at": -1}, "times are microseconds"),
         ({"received_at": 2**60}, "before the year 10000"),

@@ -17,6 +17,7 @@ DAY: Final = 24 * HOUR
 RAW_INLINE_MAX: Final = MIB  # larger raw bytes go to object storage by reference
 RAW_MAX: Final = 64 * MIB
 TEXT_MAX: Final = 1_024  # characters of topic, key, publisher and peer
+ID_MAX: Final = 4 * TEXT_MAX + 64  # bytes of an id: a name of so many characters in UTF-8, and numbers
 
 # the journal
 JOURNAL_QUEUE_MAX: Final = 10_000  # appends waiting for the writer thread

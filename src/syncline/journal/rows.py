@@ -65,8 +65,10 @@ def row_of(a: Arrival) -> Row:
 
 def _problem(a: Arrival) -> str | None:
     most = limits.TEXT_MAX
-    if len(a.topic) > most or len(a.key) > most or len(a.publisher) > most or len(a.peer) > most or len(a.id) > most:
-        return f"topic, key, publisher, peer and id have at most {most} characters"
+    if len(a.topic) > most or len(a.key) > most or len(a.publisher) > most or len(a.peer) > most:
+        return f"topic, key, publisher and peer have at most {most} characters"
+    if len(a.id) > limits.ID_MAX:
+        return f"an id has at most {limits.ID_MAX} bytes"
     if a.verdict is not _ACCEPT and a.reason is None:
         return "a record that is not accepted needs a reason"
     if not (

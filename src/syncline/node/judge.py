@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from syncline.core.limits import RAW_MAX, TEXT_MAX
+from syncline.core.limits import ID_MAX, RAW_MAX, TEXT_MAX
 from syncline.core.ports import Judge
 from syncline.core.record import Arrival, Incoming
 from syncline.core.verdict import Reason, Verdict, reject
@@ -43,6 +43,8 @@ class Judges:
             arrival = arrival.judged(incoming.context)
         if max(len(arrival.topic), len(arrival.key), len(arrival.publisher), len(arrival.peer)) > TEXT_MAX:
             return _refused(incoming, reject(Reason.OVERSIZE, "a name is too long"), keep=True)
+        if len(arrival.id) > ID_MAX:
+            return _refused(incoming, reject(Reason.OVERSIZE, "an id is too long"), keep=True)
         return arrival
 
 

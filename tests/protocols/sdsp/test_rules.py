@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from syncline.core import limits
 from syncline.core.record import Arrival, Direction, Incoming
 from syncline.core.verdict import ACCEPT, Outcome, Reason
+from syncline.journal import Journal
 from syncline.protocols.sdsp.content import content_of
 from syncline.protocols.sdsp.rules import NOTHING_KNOWN, Known, frame_id, judge, judge_content
 from syncline.protocols.sdsp.wire import Frame, decode, delta_frame, encode, freeze_frame, full_frame
+from syncline.testing.clock import FakeClock
 
 NOW = 1_700_000_000_000_000
 
@@ -149,3 +153,14 @@ def test_arbitrary_bytes_are_judged_without_raising(raw: bytes) -> None:
     arrival = judge(incoming(raw), lambda frame: NOTHING_KNOWN)
     assert arrival.accepted is judge_content(raw, NOW).accepted
     assert arrival.reason is judge_content(raw, NOW).reason
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "🛰"])
+def test_an_object_with_the_longest_name_makes_a_record_that_the_journal_can_hold(tmp_path: Path, letter: str) -> None:
+    arrival = judged(full_frame(letter * limits.TEXT_MAX, limits.SDSP_SERIAL_MAX, 1))
+    assert arrival.accepted
+    journal = Journal.open(tmp_path / "journal.db", node="node", clock=FakeClock())
+    try:
+        assert journal.append_sync([arrival])[0].accepted
+    finally:
+        journal.close()

@@ -315,3 +315,14 @@ def test_a_name_too_long_for_a_record_is_left_out_of_it() -> None:
     assert (record.reason, record.publisher) == (Reason.OVERSIZE, "")
     assert msgspec.structs.asdict(record)["raw"] == packet
     assert decode_data(packet).name.startswith(node)
+
+
+def test_a_packet_with_a_very_long_name_makes_a_record_that_the_journal_can_hold() -> None:
+    for node, accepted in (("/" + "n" * 1_000, True), ("/" + "n" * 2_000, False)):
+        name = names.parse(node + "/group/%01")
+        raw = encode_data(name, inner(), OUTER, content_type=6, freshness=1_000)
+        judged = examine(raw, GROUP, TRUST)
+        incoming = Incoming(protocol="svs", topic="/group", raw=raw, peer="p", received_at=0)
+        arrival = judge_arrival(incoming, GROUP, judged)
+        assert arrival.accepted is accepted
+        assert 32 < len(arrival.id) <= TEXT_MAX

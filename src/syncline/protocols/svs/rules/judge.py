@@ -27,6 +27,7 @@ from syncline.protocols.svs.wire.vector import decode_vector
 PROTOCOL: Final = "svs"
 OUTER: Final = "outer"
 MAPPING: Final = "mapping"
+_ID_TAIL: Final = 32  # octets that follow the name in an id, at most
 UNSEGMENTED_ID, SEGMENT_ID, MAPPING_ID = b"\x00", b"\x01", b"\x02"
 
 
@@ -151,13 +152,16 @@ def judge_arrival(incoming: Incoming, group: Name, judged: Judged) -> Arrival:
 def record_id(
     group: Name, named: OuterName | MappingName | None, packet: Outer | MappingData | None, raw: bytes
 ) -> bytes:
-    """The identity of a packet: Name element of node and group, kind, sequence number, segment.
+    """The identity of a packet: Name element of node and group (or its SHA-256 if it is very long), kind, sequence
+    number, segment.
 
     A mapping's last parts are the range asked for and a digest of the answer, because a node may answer more later.
     """
     if named is None:
         return hashlib.sha256(raw).digest()
     name = encode(t.NAME, named.node + group)
+    if len(name) > TEXT_MAX - _ID_TAIL:  # longer than a record's id may be
+        name = hashlib.sha256(name).digest()
     if isinstance(named, MappingName):
         answer = hashlib.sha256(
             encode_mapping(packet.node, packet.entries) if isinstance(packet, MappingData) else raw
