@@ -320,3 +320,6 @@ SVS_LOOKUPS: Final = 256  # requests for older ones that wait for the disk
 # what is older than the journal keeps
 ARCHIVE_PAGE: Final = 4_096  # records read from the lake at once
 ARCHIVE_SECONDS: Final = 8.0  # for one such read, after which the asker is told to come again
+# Spark as a client of nodes
+FEED_BATCH_RECORDS: Final = 100_000  # records of one node that a streaming batch takes, unless told otherwise
+PUBLISH_PATIENCE_SECONDS: Final = 60.0  # how long a task waits for a node that is away or has too much to do
