@@ -57,6 +57,7 @@ LAKE_BUCKETS: Final = 16  # partitions of a keyed or state table, fixed when the
 LAKE_COMMIT_ATTEMPTS: Final = 8  # how often a batch is computed anew because somebody else committed first
 LAKE_PROBLEMS: Final = 1_000  # quarantined segments a run remembers by name; more are only counted
 LAKE_KEEP_VERSIONS_HOURS: Final = 168  # how long files that no snapshot names any more are kept
+LAKE_STORES: Final = 8  # clients of object stores a process keeps
 QUERY_SECONDS: Final = 30.0
 QUERY_MEMORY: Final = 1_024 * MIB
 QUERY_ROWS: Final = 10_000  # rows an interactive query returns
@@ -321,3 +322,6 @@ SVS_LOOKUPS: Final = 256  # requests for older ones that wait for the disk
 # what is older than the journal keeps
 ARCHIVE_PAGE: Final = 4_096  # records read from the lake at once
 ARCHIVE_SECONDS: Final = 8.0  # for one such read, after which the asker is told to come again
+# Spark as a client of nodes
+FEED_BATCH_RECORDS: Final = 100_000  # records of one node that a streaming batch takes, unless told otherwise
+PUBLISH_PATIENCE_SECONDS: Final = 60.0  # how long a task waits for a node that is away or has too much to do

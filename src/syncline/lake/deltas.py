@@ -32,6 +32,7 @@ from syncline.lake.segments import Segment
 from syncline.lake.tables import BUCKET, Table
 
 BUCKETS_PROPERTY: Final = "syncline.buckets"
+STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 WIDENED_PROPERTY: Final = "syncline.widened"  # set once columns were added: older files lack them
 DROPPED_PROPERTY: Final = "syncline.droppedBefore"  # records of earlier days were removed
 _PROPERTIES: Final = {"delta.checkpointInterval": "50"}
@@ -240,6 +241,12 @@ def _open(root: Root, version: int | None = None) -> DeltaTable | None:
 
 def _create(root: Root, table: Table, buckets: int) -> None:
     properties = _PROPERTIES | ({} if table.mode == "append" else {BUCKETS_PROPERTY: str(buckets)})
+    # Said aloud, because delta-rs takes a column without statistics for one that no row passes a filter on.
+    properties |= (
+        {STATISTICS_PROPERTY: ",".join(table.statistics)}
+        if table.statistics
+        else {"delta.dataSkippingNumIndexedCols": "0"}
+    )
     DeltaTable.create(
         root.url,
         _commented(table),

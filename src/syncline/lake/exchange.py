@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 
+from syncline.lake.roots import make_folder
+
 
 class Parcel(msgspec.Struct, frozen=True):
     """Rows of one table and one bucket: some batches of one exchange file."""
@@ -63,7 +65,7 @@ class ExchangeWriter:
         if rows.num_rows == 0:
             return
         if self._writer is None:
-            self._filesystem.create_dir(self._path.rpartition("/")[0], recursive=True)
+            make_folder(self._filesystem, self._path.rpartition("/")[0])
             self._stream = self._filesystem.open_output_stream(self._path)
             options = ipc.IpcWriteOptions(compression="lz4")
             self._writer = ipc.new_file(self._stream, self._schema, options=options)

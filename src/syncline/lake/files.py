@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from syncline.lake.roots import make_folder
 from syncline.lake.tables import Table
 
 COMPRESSION: Final = "zstd"
@@ -63,6 +64,7 @@ class TableWriter:
             return
         file, self._open = self._open, None
         file.writer.close()
+        file.stream.close()  # an object store shows nothing before
         (info,) = self._filesystem.get_file_info([file.full_path])
         metadata = file.collected[0]
         self.added.append(
@@ -75,10 +77,11 @@ class TableWriter:
         folder = "/".join(f"{name}={partition[name]}" for name in self._table.partition_by)
         path = f"{folder}/{uuid.uuid4().hex}.parquet" if folder else f"{uuid.uuid4().hex}.parquet"
         full_path = f"{self._table.name}/{path}"
-        self._filesystem.create_dir(full_path.rpartition("/")[0], recursive=True)
+        make_folder(self._filesystem, full_path.rpartition("/")[0])
         collected: list[Any] = []
+        stream = self._filesystem.open_output_stream(full_path)
         writer = pq.ParquetWriter(
-            self._filesystem.open_output_stream(full_path),
+            stream,
             self._schema,
             compression=COMPRESSION,
             compression_level=LEVEL,
@@ -88,14 +91,17 @@ class TableWriter:
             write_page_checksum=True,
             metadata_collector=collected,
         )
-        return _OpenFile(path, full_path, partition, writer, collected)
+        return _OpenFile(path, full_path, partition, stream, writer, collected)
 
 
 class _OpenFile:
-    def __init__(self, path: str, full_path: str, partition: dict[str, str], writer: Any, collected: list[Any]) -> None:
+    def __init__(
+        self, path: str, full_path: str, partition: dict[str, str], stream: Any, writer: Any, collected: list[Any]
+    ) -> None:
         self.path = path
         self.full_path = full_path
         self.partition = partition
+        self.stream = stream
         self.writer = writer
         self.collected = collected
         self.rows = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Self
 
@@ -17,6 +17,7 @@ import duckdb
 import duckdb.func
 import msgspec
 import pyarrow as pa
+import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
 from syncline.core import limits
@@ -25,7 +26,7 @@ from syncline.lake.deadlines import Deadlines
 from syncline.lake.deltas import WIDENED_PROPERTY, open_delta
 from syncline.lake.landed import next_commit
 from syncline.lake.objects import as_json, object_at
-from syncline.lake.roots import Lake
+from syncline.lake.roots import Lake, Root
 from syncline.lake.tables import Table
 
 READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
@@ -74,6 +75,7 @@ class Queries:
         self._asked: set[str] = set()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._idle: list[_Desk] = []
+        self._remote: dict[str, pads.Dataset] = {}
         self._refreshed = 0.0
         self._deadlines = Deadlines()
 
@@ -120,7 +122,7 @@ class Queries:
                 self._connection = self._connect()
                 self._versions = versions
                 self._idle.clear()
-            return self._idle.pop() if self._idle else _Desk(self._connection)
+            return self._idle.pop() if self._idle else _Desk(self._connection, self._remote)
 
     def _give_back(self, desk: _Desk) -> None:
         """Keep a desk whose question went well for the next one; after any trouble it is not used again."""
@@ -156,12 +158,16 @@ class Queries:
         connection.execute(f"SET memory_limit = '{self._bounds.memory // limits.MIB} MiB'")
         connection.execute("SET GLOBAL parquet_metadata_cache = true")  # files of a snapshot never change,
         connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")  # so what was read once stays true
+        self._remote = {}
         allowed: list[str] = []
         for table in self._tables:
             delta = self._deltas.get(table.name)
             if delta is None and not table.named and table.name not in self._asked:
                 continue
             files = [] if delta is None else delta.file_uris()
+            if files and not self._lake.tables.is_local:
+                self._remote[table.name] = _dataset(self._lake.table(table.name), table, files)
+                continue
             allowed += files
             _define(connection, table, delta, files)
         connection.create_function(
@@ -193,9 +199,11 @@ class _Desk:
     A bound statement runs anew each time, on the same snapshot: the desk is dropped with its database.
     """
 
-    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, database: duckdb.DuckDBPyConnection, remote: Mapping[str, pads.Dataset]) -> None:
         self.database = database
         self.cursor = database.cursor()
+        for name, dataset in remote.items():  # pyarrow reads these: DuckDB itself has no way out to any store
+            self.cursor.register(name, dataset)
         self._bound: OrderedDict[str, duckdb.DuckDBPyRelation] = OrderedDict()
 
     def knows(self, sql: str) -> bool:
@@ -241,6 +249,19 @@ def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTab
         rows = f"read_parquet({_list(files)}, {options})"
         source = f"(SELECT * FROM {source} UNION ALL BY NAME SELECT * FROM {rows})" if widened else rows  # noqa: S608
     connection.execute(f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM {source}')  # noqa: S608
+
+
+def _dataset(root: Root, table: Table, files: Iterable[str]) -> pads.Dataset:
+    """A snapshot in an object store. Columns and rows that a query does not want are not fetched."""
+    paths = [uri.removeprefix(root.url).lstrip("/") for uri in files]
+    parts = pa.schema([table.schema.field(name) for name in table.partition_by])
+    return pads.dataset(
+        paths,
+        schema=table.schema,
+        format="parquet",
+        filesystem=root.filesystem(),
+        partitioning=pads.partitioning(parts, flavor="hive"),
+    )
 
 
 @cache

@@ -5,13 +5,17 @@ The one seam for object storage: everything else asks a `Root` and never joins p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 import pyarrow.fs as pafs
 
+from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.settings import Settings
 
@@ -50,8 +54,32 @@ class Root(msgspec.Struct, frozen=True):
         if self.is_local:
             self.path.mkdir(parents=True, exist_ok=True)
             return pafs.SubTreeFileSystem(self.url, pafs.LocalFileSystem())
-        store, path = pafs.FileSystem.from_uri(self.url)
+        store, path = _object_store(self.url)
         return pafs.SubTreeFileSystem(path, store)
+
+
+def make_folder(filesystem: Any, path: str) -> None:
+    """Make a folder where there are folders: object stores have only names, and would keep an empty object."""
+    if isinstance(filesystem.base_fs, pafs.LocalFileSystem):
+        filesystem.create_dir(path, recursive=True)
+
+
+def _object_store(url: str) -> tuple[Any, str]:
+    """The store a URL names and the path in it. Its endpoint and credentials are the environment's (docs/lake.md)."""
+    if not url.startswith("s3://"):
+        found: tuple[Any, str] = pafs.FileSystem.from_uri(url)
+        return found
+    variables = os.environ
+    endpoint = variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL", "")
+    region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION", "us-east-1")
+    return _s3(endpoint, region), url.removeprefix("s3://")
+
+
+@lru_cache(limits.LAKE_STORES)
+def _s3(endpoint: str, region: str) -> Any:
+    place = urlsplit(endpoint)
+    where = {"endpoint_override": place.netloc, "scheme": place.scheme} if endpoint else {}
+    return pafs.S3FileSystem(region=region, allow_bucket_creation=False, **where)
 
 
 class Lake(msgspec.Struct, frozen=True):

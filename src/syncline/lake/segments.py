@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from syncline.core.errors import CorruptionError
 from syncline.formats.records import RECORD_SCHEMA
 from syncline.formats.segments import SegmentInfo, SegmentName, check_segment
-from syncline.lake.roots import QUARANTINE, Root
+from syncline.lake.roots import QUARANTINE, Root, make_folder
 
 
 class Segment(SegmentName, frozen=True, order=True):
@@ -40,7 +40,7 @@ def parse_path(path: str, size: int = 0) -> Segment | None:
 def list_segments(root: Root) -> Iterator[Segment | str]:
     """Every sealed file that is there now; a Parquet file with a name no node gives comes as its bare path."""
     filesystem = root.filesystem()
-    for info in filesystem.get_file_info(pafs.FileSelector("", recursive=True)):
+    for info in filesystem.get_file_info(pafs.FileSelector("", recursive=True, allow_not_found=True)):
         hidden = any(part.startswith((".", "_")) for part in info.path.split("/"))
         if info.type == pafs.FileType.File and info.path.endswith(".parquet") and not hidden:
             yield parse_path(info.path, info.size) or info.path
@@ -65,7 +65,7 @@ def quarantine(root: Root, path: str, why: str) -> str:
     """Put a damaged file aside, with the reason beside it, and say where. It is never deleted."""
     filesystem = root.filesystem()
     target = f"{QUARANTINE}/{path}"
-    filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+    make_folder(filesystem, target.rpartition("/")[0])
     with filesystem.open_output_stream(target + ".reason.txt") as note:
         note.write(why.encode() + b"\n")
     filesystem.move(path, target)
