@@ -320,3 +320,6 @@ SVS_LOOKUPS: Final = 256  # requests for older ones that wait for the disk
 # what is older than the journal keeps
 ARCHIVE_PAGE: Final = 4_096  # records read from the lake at once
 ARCHIVE_SECONDS: Final = 8.0  # for one such read, after which the asker is told to come again
+# The dashboard
+WEB_SATELLITES: Final = 2_000  # followed for the map
+WEB_TRACKS: Final = 48  # of those, how many ground tracks are drawn
