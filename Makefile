@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check campaigns bench lock docs clean
+.PHONY: help run test setup check campaigns bench lock docs images clean
 
 help:            ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ bench: $(READY)  ## Run every benchmark against its peer and write docs/benchmar
 
 docs: $(READY)   ## Write the generated pages anew from the code
 	$(BIN)/python tools/docs.py
+
+images: $(READY) ## Take the pictures of the documentation anew
+	KEEP_IMAGES=1 $(BIN)/python -m pytest -q tests/browser/test_demo.py
 
 lock: $(READY)   ## Resolve pyproject.toml anew into requirements.lock
 	$(PYTHON) tools/lock.py

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
-from collections.abc import Iterator
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+LANDED = ("records", "rejected", "relay_messages", "sdsp_objects", "shrex_notifications", "headers", "svs_publications")
 HOSTILE = '<img src=x onerror="window.hacked=true"><script>window.hacked=true</script>'
 
 
@@ -51,10 +58,45 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """The whole demo: three nodes, five protocols, a misbehaving peer, and tables that grow."""
+    command = [*PROGRAM, "demo", "--json", "--folder", str(tmp_path_factory.mktemp("demo"))]
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        ready: dict[str, Any] = json.loads(process.stdout.readline())
+        for line in process.stdout:
+            if all(json.loads(line)["tables"].get(name) for name in LANDED):
+                break
+        # What it goes on saying must be read, or it stops when the pipe is full.
+        reading = threading.Thread(target=process.stdout.read, daemon=True)
+        reading.start()
+        yield {**ready, "url": ready["nodes"]["amber"]}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(40) == 0
+        reading.join(10)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.fixture
+def keep(page: Page, tmp_path: Path) -> Callable[[str], None]:
+    """Take a picture of the page; `make images` keeps it for the documentation."""
+    folder = IMAGES if os.environ.get("KEEP_IMAGES") else tmp_path
+
+    def keep(name: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=folder / f"{name}.png")
+
+    return keep
+
+
+@pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """A node that has kept an object with five versions, one with hostile content, and a refused frame."""
-    import subprocess
-
     folder: Path = tmp_path_factory.mktemp("node")
     subprocess.run([*PROGRAM, "init"], cwd=folder, env=environment(), check=True, capture_output=True)
     with up(folder) as ready, httpx.Client(base_url=ready["url"]) as client:

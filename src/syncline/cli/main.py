@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "demo": "Run a node",
     "init": "Run a node",
     "up": "Run a node",
+    "wait": "Run a node",
     "doctor": "Run a node",
     "config": "Run a node",
     "keys": "Run a node",

@@ -51,6 +51,7 @@ def _show_pools(answer: dict[str, Any]) -> None:
 
 
 def _show_peers(peers: list[dict[str, Any]]) -> None:
-    shown = ("protocol", "peer", "address", "direction", "agent")
+    known = ("protocol", "peer", "name", "kind", "address", "direction", "agent")
+    shown = [name for name in known if any(peer.get(name) for peer in peers)] or list(known)
     rows = [tuple(peer.get(name, "") for name in shown) for peer in peers]
-    output.table(list(shown), rows)
+    output.table(shown, rows)

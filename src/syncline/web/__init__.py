@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def mounts(node: Node, lake: Settings | None = None) -> list[WebMount]:
     """All that the dashboard adds to a node's HTTP server. The lake shown is the node's own, unless another is named."""
-    from syncline.web import pages, tables
+    from syncline.web import lag, pages, satellites, tables
 
-    return [tables.mount(lake or node.settings), pages.mount()]
+    place = lake or node.settings
+    return [tables.mount(place), lag.mount(node, place), satellites.mount(node), pages.mount()]

@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from syncline.core.errors import MissingError, NotFoundError
+from syncline.core.errors import MissingError, NotFoundError, UsageError
 from syncline.core.ports import WebMount
 from syncline.core.settings import Settings
 from syncline.node.api import json_response
 
 ROWS_MAX: Final = 200
-NEWEST_FIRST: Final = ("received_at", "serial", "uid")
+NEWEST_FIRST: Final = ("received_at", "last_at", "seq", "serial")
 
 
 class Tables:
@@ -32,7 +32,10 @@ class Tables:
         return json_response({"tables": await anyio.to_thread.run_sync(self._facts)})
 
     async def rows(self, request: Request) -> Response:
-        limit = min(int(request.query_params.get("limit", "50")), ROWS_MAX)
+        text = request.query_params.get("limit", "50")
+        if not (text.isascii() and text.isdigit()):
+            raise UsageError(f"limit must be a number, not {text[:40]!r}")
+        limit = min(int(text[:9]), ROWS_MAX)
         newest = functools.partial(self._newest, request.path_params["name"], limit)
         return json_response(await anyio.to_thread.run_sync(newest))
 
@@ -55,15 +58,21 @@ class Tables:
     def _newest(self, name: str, limit: int) -> dict[str, Any]:
         lake, tables = self._lake()
         if name not in tables:
-            raise NotFoundError(f"there is no table {name!r}")
+            raise NotFoundError(f"there is no table {name[:80]!r}")
+        from syncline.lake.maintain import table_facts
         from syncline.lake.query import Queries
+
+        facts = table_facts(lake, [tables[name]])
+        if not facts:
+            raise NotFoundError(f"nothing has landed in {name} yet", hint="run `syncline lake run`")
 
         columns = tables[name].schema.names
         order = next((f'ORDER BY "{column}" DESC' for column in NEWEST_FIRST if column in columns), "")
         with Queries(lake, [tables[name]]) as queries:
             answer = queries.ask(f'SELECT * FROM "{name}" {order} LIMIT {limit}')  # noqa: S608 - a known table's name
         rows = [[_shown(value) for value in row.values()] for row in answer.rows.to_pylist()]
-        return {"table": name, "columns": answer.rows.schema.names, "rows": rows}
+        names = answer.rows.schema.names
+        return {"table": name, "doc": tables[name].doc, "total": facts[0].rows, "columns": names, "rows": rows}
 
     def _lake(self) -> tuple[Any, dict[str, Any]]:
         try:

@@ -1,6 +1,7 @@
 // Talks to the node. A token, where the node wants one, lives in this tab only.
 
 const TOKEN = "syncline.token";
+let asked = null;
 
 export class Problem extends Error {}
 
@@ -16,16 +17,31 @@ export async function get(path, { text = false, signal } = {}) {
     throw new Problem("The node does not answer. Is it running?");
   }
   if (answer.status === 401) {
-    const given = prompt("This node asks for its API token");
-    if (!given) throw new Problem("This node asks for its API token (setting api.token).");
-    sessionStorage.setItem(TOKEN, given);
+    await askForToken(Boolean(token));
+    signal?.throwIfAborted();
     return get(path, { text, signal });
   }
   if (!answer.ok) {
     const body = await answer.json().catch(() => ({}));
-    throw new Problem(body.error ? [body.error.message, body.error.hint].filter(Boolean).join("; ") : `the node answered ${answer.status}`);
+    throw new Problem(body.error ? [body.error.message, body.error.hint].filter(Boolean).join("; ") : `The node answered ${answer.status}.`);
   }
   return text ? { text: await answer.text(), headers: answer.headers } : answer.json();
+}
+
+// One question for the whole page, however many requests wait for the answer.
+function askForToken(refused) {
+  asked ??= new Promise((given) => {
+    const dialog = document.getElementById("token");
+    dialog.querySelector("p").textContent = refused ? "The node refused that token." : "This node asks for its API token (setting api.token).";
+    dialog.querySelector("form").onsubmit = () => {
+      sessionStorage.setItem(TOKEN, dialog.querySelector("input").value.trim());
+      asked = null;
+      given();
+    };
+    dialog.oncancel = (event) => event.preventDefault(); // nothing can be shown without it
+    if (!dialog.open) dialog.showModal();
+  });
+  return asked;
 }
 
 export async function records(parameters, signal) {

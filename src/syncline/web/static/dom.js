@@ -4,7 +4,8 @@ const SVG = "http://www.w3.org/2000/svg";
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
-    if (name === "onclick" || name === "oninput" || name === "onchange" || name === "onsubmit") node.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "style") node.style.cssText = value; // through the object model: the page's policy forbids style attributes
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, String(value));
   }
@@ -23,16 +24,27 @@ export function facts(pairs) {
   return h("dl", { class: "facts" }, Object.entries(pairs).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
-export function table(columns, rows, empty = "nothing yet") {
+export function table(columns, rows, empty = "nothing yet", label = "table") {
   if (!rows.length) return h("p", { class: "empty" }, empty);
   const head = columns.map((column) => h("th", { class: column.kind, scope: "col" }, column.name ?? column));
   const body = rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: columns[i].kind }, cell))));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 
-export const card = (title, ...children) => h("section", { class: "card" }, h("h2", {}, title), children);
-export const wide = (title, ...children) => h("section", { class: "card wide" }, h("h2", {}, title), children);
+// A table drawn anew in place keeps where it was scrolled to and whether it has the keyboard.
+export function redraw(place, drawn) {
+  const old = place.querySelector(".scroll");
+  const kept = old ? { left: old.scrollLeft, focus: document.activeElement === old } : null;
+  replace(place, drawn);
+  const now = place.querySelector(".scroll");
+  if (kept && now) { now.scrollLeft = kept.left; if (kept.focus) now.focus({ preventScroll: true }); }
+}
+
+export const card = (title, ...children) => h("section", { class: "card", "aria-label": title }, h("h2", {}, title), children);
+export const wide = (title, ...children) => h("section", { class: "card wide", "aria-label": title }, h("h2", {}, title), children);
 export const json = (value) => h("pre", { tabindex: "0" }, JSON.stringify(value, null, 2));
+export const tag = (protocol) => h("span", { class: "tag", style: `--c:${colour(protocol)}` }, protocol);
+export const pause = (milliseconds) => new Promise((wake) => setTimeout(wake, milliseconds));
 
 export function count(value) {
   return typeof value === "number" ? value.toLocaleString("en") : value ?? "";
@@ -45,5 +57,12 @@ export function size(bytes) {
   return `${bytes < 10 && i ? bytes.toFixed(1) : Math.round(bytes)} ${units[i]}`;
 }
 
-const PALETTE = ["sds", "sdsp", "relay", "svs", "shrex"];
-export const colour = (protocol) => `var(--p${PALETTE.includes(protocol) ? PALETTE.indexOf(protocol) : 5})`;
+export function span(seconds) {
+  if (seconds < 90) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  return `${(seconds / 3600).toFixed(1)} h`;
+}
+
+export const PROTOCOLS = ["sds", "sdsp", "relay", "svs", "shrex"];
+export const colour = (protocol) => `var(--p${PROTOCOLS.includes(protocol) ? PROTOCOLS.indexOf(protocol) : 5})`;
+export const short = (name) => (name && name.length > 16 ? `${name.slice(0, 6)}…${name.slice(-6)}` : name ?? "");

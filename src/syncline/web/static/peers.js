@@ -1,24 +1,31 @@
 // Peers: who each protocol talks to, drawn and listed.
 
 import { get } from "./api.js";
-import { short, topology } from "./charts.js";
-import { card, colour, count, h, replace, table, wide } from "./dom.js";
+import { topology } from "./charts.js";
+import { count, h, pause, redraw, replace, short, table, tag, wide } from "./dom.js";
 
 export const title = "Peers";
 export const twin = () => "api/v1/peers";
 
 export async function show(content, _, signal, fine) {
   const drawing = h("div"), list = h("div");
-  replace(content, h("h1", {}, "Peers"), h("div", { class: "grid" }, wide("Connections", drawing), wide("List", list)));
-  const { node } = await get("api/v1/status", { signal });
+  replace(content, h("h1", {}, "Peers"), h("div", { class: "grid" }, wide("Connections", drawing, h("p", { class: "dim" }, "● peer  ■ server  ●●● clients. Hold the pointer over one for its full name.")), wide("List", list)));
   while (!signal.aborted) {
-    const { peers } = await get("api/v1/peers", { signal });
+    const [status, { peers }] = await Promise.all([get("api/v1/status", { signal }), get("api/v1/peers", { signal })]);
     fine();
-    const columns = [...new Set(peers.flatMap(Object.keys))].filter((name) => name !== "protocol" && name !== "peer");
-    replace(drawing, peers.length ? topology(node, peers) : h("p", { class: "empty" }, "no peers yet"));
-    replace(list, table([{ name: "protocol" }, { name: "peer" }, ...columns.map((name) => ({ name }))], peers.map((peer) => [h("span", { style: `color:${colour(peer.protocol)}` }, peer.protocol), h("span", { class: "mono", title: peer.peer }, short(peer.peer)), ...columns.map((name) => text(peer[name]))]), "no peers yet"));
-    await new Promise((wake) => setTimeout(wake, 2000));
+    const others = peers.filter((peer) => !String(peer.peer).startsWith("internal:")); // a forwarder's face to our own group
+    replace(drawing, topology(status.node, others, clients(status.statistics.protocols), drawing.clientWidth));
+    const columns = [...new Set(peers.flatMap(Object.keys))].filter((name) => !["protocol", "peer", "topics", "protocols"].includes(name));
+    redraw(list, table([{ name: "protocol" }, { name: "peer" }, ...columns.map((name) => ({ name: name.replaceAll("_", " ") }))], peers.map((peer) => [tag(peer.protocol), h("span", { class: "mono", title: peer.peer }, short(peer.peer)), ...columns.map((name) => text(peer[name]))]), "no peers yet: name some in libp2p.bootstrap, relay.peers or svs.uplinks", "peers"));
+    await pause(2000);
   }
 }
 
-const text = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : count(value));
+// Who only listens is no peer, but part of the picture.
+const clients = (protocols) => ({ relay: protocols.relay?.connections ?? 0, sdsp: protocols.sdsp?.followers ?? 0 });
+
+function text(value) {
+  if (typeof value === "object" && value !== null) return JSON.stringify(value);
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return typeof value === "number" && !Number.isInteger(value) ? count(Math.round(value * 10) / 10) : count(value);
+}

@@ -1,13 +1,13 @@
 // Records: the live stream with filters, and one record's bytes, meaning and verdict.
 
 import { get, records as fetchRecords } from "./api.js";
-import { card, colour, count, facts, h, json, replace, wide } from "./dom.js";
-import { short } from "./charts.js";
+import { card, count, facts, h, json, pause, PROTOCOLS, replace, short, tag, wide } from "./dom.js";
 
 export const title = "Records";
-export const twin = ([epoch, lsn]) => (lsn ? `api/v1/records/${epoch}/${lsn}` : "api/v1/records?last=100");
+export const twin = ([epoch, lsn]) => (lsn ? `api/v1/records/${encodeURIComponent(epoch)}/${lsn}` : `api/v1/records${epoch ? `${epoch}&` : "?"}last=100`);
 const SHOWN = 200;
-const FILTERS = ["protocol", "topic", "kind", "key", "publisher", "verdict"];
+const CHOICES = { protocol: PROTOCOLS, verdict: ["accept", "reject", "ignore"] };
+const FILTERS = ["protocol", "verdict", "kind", "topic", "key", "publisher"];
 
 export async function show(content, [epoch, lsn], signal, fine) {
   if (lsn) return one(content, epoch, lsn, signal);
@@ -16,14 +16,18 @@ export async function show(content, [epoch, lsn], signal, fine) {
 
 async function stream(content, given, signal, fine) {
   const wanted = new URLSearchParams(given.replace(/^\?/, ""));
-  const inputs = FILTERS.map((name) => h("label", {}, name, h("input", { name, value: wanted.get(name) ?? "", size: name === "verdict" || name === "kind" ? 8 : 14, autocomplete: "off" })));
-  const pause = h("button", { type: "button", "aria-pressed": "false", onclick: () => { paused = !paused; pause.setAttribute("aria-pressed", paused); pause.textContent = paused ? "Go on" : "Pause"; } }, "Pause");
   let paused = false;
-  const form = h("form", { class: "filters", onsubmit: (event) => { event.preventDefault(); const chosen = [...new FormData(form)].filter(([, value]) => value); location.hash = `#/records/?${new URLSearchParams(chosen)}`; } }, inputs, h("button", {}, "Filter"), pause);
+  const go = (event) => {
+    event?.preventDefault();
+    const chosen = [...new FormData(form)].filter(([, value]) => value);
+    location.hash = chosen.length ? `#/records/?${new URLSearchParams(chosen)}` : "#/records";
+  };
+  const hold = h("button", { type: "button", "aria-pressed": "false", onclick: () => { paused = !paused; hold.setAttribute("aria-pressed", paused); hold.textContent = paused ? "Go on" : "Pause"; } }, "Pause");
+  const form = h("form", { class: "filters", onsubmit: go }, FILTERS.map((name) => h("label", {}, name, field(name, wanted.get(name) ?? "", go))), h("button", {}, "Filter"), hold);
   const body = h("tbody");
   const head = ["time", "protocol", "", "verdict", "reason", "topic", "about", "seq", "bytes", "from"].map((name) => h("th", { scope: "col" }, name));
-  const empty = h("p", { class: "empty" }, "waiting for records…");
-  replace(content, h("h1", {}, "Records"), form, h("div", { class: "card scroll", tabindex: "0" }, h("table", {}, h("thead", {}, h("tr", {}, head)), body), empty));
+  const empty = h("p", { class: "empty" }, "no record matches yet; waiting…");
+  replace(content, h("h1", {}, "Records"), form, h("div", { class: "card scroll", tabindex: "0", role: "region", "aria-label": "records" }, h("table", { class: "stream" }, h("thead", {}, h("tr", {}, head)), body), empty));
   const filters = Object.fromEntries([...wanted].filter(([name]) => FILTERS.includes(name)));
   let page = await fetchRecords({ ...filters, last: 50 }, signal);
   while (!signal.aborted) {
@@ -31,26 +35,33 @@ async function stream(content, given, signal, fine) {
     if (page.records.length) empty.remove();
     for (const record of page.records) body.prepend(row(record));
     while (body.childElementCount > SHOWN) body.lastElementChild.remove();
-    while (paused && !signal.aborted) await new Promise((wake) => setTimeout(wake, 200));
+    while (paused && !signal.aborted) await pause(200);
     page = await fetchRecords({ ...filters, after: page.next, epoch: page.epoch, wait: 25, limit: SHOWN }, signal);
-    await new Promise((wake) => setTimeout(wake, 150));
+    await pause(250);
   }
 }
 
-function row(record) {
-  const link = h("a", { href: `#/records/${record.epoch}/${record.lsn}` }, record.received_at.slice(11, 23));
-  const bytes = record.raw ? Math.floor((record.raw.length * 3) / 4) : 0;
-  return h("tr", { class: "fresh" }, [link, h("span", { style: `color:${colour(record.protocol)}` }, record.protocol), record.direction === "out" ? "↑" : "↓", h("span", { class: record.verdict }, record.verdict), record.reason ?? "", short(record.topic), short(record.key), record.seq ?? "", bytes ? count(bytes) : "", short(record.peer)].map((cell) => h("td", {}, cell)));
+function field(name, value, changed) {
+  if (!CHOICES[name]) return h("input", { name, value, size: name === "kind" ? 8 : 12, autocomplete: "off", spellcheck: "false" });
+  return h("select", { name, onchange: changed }, ["", ...CHOICES[name]].map((each) => h("option", { value: each, selected: each === value }, each || "all")));
 }
 
+function row(record) {
+  const link = h("a", { href: `#/records/${encodeURIComponent(record.epoch)}/${record.lsn}` }, record.received_at.slice(11, 23));
+  const bytes = record.raw ? Math.floor((record.raw.length * 3) / 4) - (record.raw.endsWith("==") ? 2 : record.raw.endsWith("=") ? 1 : 0) : 0;
+  return h("tr", { class: "fresh" }, [link, tag(record.protocol), h("span", { title: record.direction === "out" ? "sent" : "received" }, record.direction === "out" ? "↑" : "↓"), h("span", { class: record.verdict }, record.verdict), record.reason ?? "", brief(record.topic), brief(record.key), record.seq ?? "", bytes ? count(bytes) : "", brief(record.peer)].map((cell) => h("td", {}, cell)));
+}
+
+const brief = (text) => h("span", { title: text }, short(text));
+
 async function one(content, epoch, lsn, signal) {
-  const { record, decoded, why } = await get(`api/v1/records/${epoch}/${lsn}`, { signal });
+  const { record, decoded, why } = await get(`api/v1/records/${encodeURIComponent(epoch)}/${lsn}`, { signal });
   const raw = record.raw ? Uint8Array.from(atob(record.raw), (c) => c.charCodeAt(0)) : new Uint8Array();
   const { raw: _, ...rest } = record;
-  const verdict = h("p", {}, h("strong", { class: record.verdict }, record.verdict), why.reason ? ` — ${why.reason}: ${why.meaning} (about ${why.about})` : " — it met every rule of its protocol");
-  const near = (step, word) => h("a", { href: `#/records/${epoch}/${Number(lsn) + step}` }, word);
-  replace(content, h("h1", {}, "Record ", h("span", { class: "mono" }, record.name)), h("p", {}, Number(lsn) > 1 ? near(-1, "← earlier") : null, " ", near(1, "later →")),
-    h("div", { class: "grid" }, wide("Why", verdict), card("Decoded", json(decoded)), card("Kept", facts(Object.fromEntries(Object.entries(rest).map(([k, v]) => [k, v ?? "–"])))), wide(`Raw, ${count(raw.length)} bytes`, h("pre", { tabindex: "0" }, hex(raw)))));
+  const verdict = h("p", {}, h("strong", { class: record.verdict }, record.verdict), why.reason ? ` — ${why.reason}: ${why.meaning} (about its ${why.about})` : " — it met every rule of its protocol");
+  const near = (step, word) => h("a", { href: `#/records/${encodeURIComponent(epoch)}/${Number(lsn) + step}` }, word);
+  replace(content, h("h1", {}, "Record ", h("span", { class: "mono" }, short(record.node), "/", record.epoch, "/", record.lsn)), h("p", { class: "links" }, h("a", { href: "#/records" }, "all records"), Number(lsn) > 1 ? near(-1, "← earlier") : null, near(1, "later →")),
+    h("div", { class: "grid" }, wide("Why", verdict), card("Decoded", Object.keys(decoded).length ? json(decoded) : h("p", { class: "empty" }, "nothing to decode: no bytes were kept")), card(`Raw, ${count(raw.length)} bytes`, h("pre", { tabindex: "0", class: "hex" }, hex(raw))), wide("Kept", facts(Object.fromEntries(Object.entries(rest).map(([k, v]) => [k, v === null || v === "" ? "–" : v]))))));
 }
 
 function hex(bytes) {

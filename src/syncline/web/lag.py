@@ -1,0 +1,77 @@
+"""How far the lake is behind a node's journal: kept, sealed, landed, and the age of what has not landed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from syncline.core.ports import RecordQuery, WebMount
+from syncline.core.settings import Settings
+from syncline.node.api import json_response
+from syncline.node.node import Node
+
+
+class Lag:
+    """Compares one journal with the log of the table `records`, which says what it holds of which journal."""
+
+    def __init__(self, node: Node, lake: Settings) -> None:
+        self._node, self._lake = node, lake
+
+    async def now(self, request: Request) -> Response:
+        return json_response(await anyio.to_thread.run_sync(self._answer))
+
+    def _answer(self) -> dict[str, Any]:
+        journal = self._node.journal
+        newest, sealed = journal.newest(), journal.sealed()
+        landed = self._landed()
+        # A protocol whose last record landed is done, however far the others have got.
+        done = min((lsn for lsn in landed.values()), default=0)
+        waiting = {name: self._waiting(name, lsn) for name, lsn in {**self._protocols(), **landed}.items()}
+        behind = sum(found["records"] for found in waiting.values())
+        oldest = min((found["oldest"] for found in waiting.values() if found["oldest"]), default=None)
+        return {
+            "epoch": journal.epoch,
+            "newest": newest,
+            "sealed": sealed,
+            "unsealed_records": newest - sealed,
+            "landed": landed,
+            "landed_through": done,
+            "not_landed": {name: found["records"] for name, found in waiting.items()},
+            "not_landed_records": behind,
+            "behind_seconds": 0.0 if oldest is None else round((self._node.clock.now() - oldest) / 1e6, 3),
+            "has_tables": bool(landed),
+        }
+
+    def _protocols(self) -> dict[str, int]:
+        return dict.fromkeys(sorted(self._node.services), 0)
+
+    def _waiting(self, protocol: str, lsn: int) -> dict[str, Any]:
+        """Records of a protocol that have not landed (counted up to a page), and when the oldest of them came."""
+        found = self._node.journal.read(RecordQuery(protocol=protocol, after=lsn, limit=1_000))
+        return {"records": len(found), "oldest": found[0].received_at if found else None}
+
+    def _landed(self) -> dict[str, int]:
+        """The newest lsn of each protocol that the lake holds of this journal."""
+        try:
+            from syncline.lake.deltas import open_delta
+            from syncline.lake.landed import CHAIN_PREFIX, read_transactions
+            from syncline.lake.roots import Lake
+            from syncline.lake.tables import RECORDS
+        except ImportError:
+            return {}
+        root = Lake.of(self._lake).table(RECORDS.name)
+        delta = open_delta(root)
+        if delta is None:
+            return {}
+        ours = f"{CHAIN_PREFIX}{self._node.key.peer_id}/{self._node.journal.epoch}/"
+        found = read_transactions(root, delta.version())
+        return {name.removeprefix(ours): lsn for name, lsn in found.items() if name.startswith(ours)}
+
+
+def mount(node: Node, lake: Settings) -> WebMount:
+    router = Router([Route("/", Lag(node, lake).now)], redirect_slashes=False)
+    return WebMount(prefix="/api/v1/lag", app=router, is_open=lambda path: False)
