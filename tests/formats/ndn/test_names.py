@@ -76,7 +76,7 @@ def test_a_byte_prefix_is_a_name_prefix(one: list[tuple[int, bytes]], other: lis
     assert joined(one + other).startswith(joined(one))
 
 
-@pytest.mark.parametrize("wire", ["08", "0802", "080261", "0000", "08016108"])
+@pytest.mark.parametrize("wire", ["08", "0802", "080261", "0000", "08016108", "fe000100000161"])
 def test_bytes_that_are_no_name_are_refused(wire: str) -> None:
     with pytest.raises(DecodeError):
         names.boundaries(bytes.fromhex(wire))

@@ -17,6 +17,7 @@ from syncline.core.verdict import Reason
 from syncline.formats.ndn import types as t
 from syncline.formats.tlv import encode, encode_integer, read_header, read_integer
 
+COMPONENT_TYPE_MAX: Final = 0xFFFF
 Name = bytes  # the components, without the Name's own type and length
 
 _DIGESTS: Final = {"sha256digest": t.IMPLICIT_DIGEST, "params-sha256": t.PARAMETERS_DIGEST}
@@ -64,7 +65,9 @@ def boundaries_within(wire: bytes, at: int, end: int) -> list[int]:
             if at > end:
                 raise DecodeError("a name component ends after its name")
         else:
-            _, _, at = read_header(wire, at, end)
+            kind, _, at = read_header(wire, at, end)
+            if kind > COMPONENT_TYPE_MAX:
+                raise DecodeError(f"no name component has type {kind}")
         ends.append(at)
     if len(ends) > NDN_NAME_COMPONENTS:
         raise DecodeError(f"a name of {len(ends)} components", reason=Reason.TOO_COMPLEX)
@@ -113,7 +116,7 @@ def _parse_component(part: str, whole: str) -> bytes:
                 raise ValueError
             return number(_NUMBERED[label], found)
         kind = int(label) if label else t.GENERIC
-        if kind > 0xFFFF:
+        if kind > COMPONENT_TYPE_MAX:
             raise ValueError
         return component(kind, _unescape(value))
     except ValueError:
