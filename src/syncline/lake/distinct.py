@@ -33,8 +33,10 @@ def unknown(rows: pa.Table, known: pa.Table, rule: KeyedRule) -> pa.Table:
         return rows
     if rule.same is None:
         keys = list(rule.table.identity)
-        new = rows.join(known, keys=keys, join_type="left anti", use_threads=False)
-        return new.select(rows.schema.names).cast(rows.schema)  # a join forgets which columns are never null
+        # only identities are joined: a join takes no nested columns, and forgets which columns are never null
+        numbered = rows.select(keys).append_column(_POSITION, pa.array(np.arange(rows.num_rows)))
+        new = numbered.join(known, keys=keys, join_type="left anti", use_threads=False)
+        return rows if new.num_rows == rows.num_rows else rows.take(new[_POSITION].combine_chunks().sort())
     contents: defaultdict[Any, list[Any]] = defaultdict(list)
     for identity, content in zip(_identities(known, rule), known[rule.content].to_pylist(), strict=True):
         contents[identity].append(content)

@@ -119,6 +119,14 @@ def test_a_record_is_one_row_however_many_nodes_had_it_and_in_whatever_form(lake
     assert sorted(set(found["subject"].to_pylist())) == ["1", "25544", "25545", "25546"]
 
 
+def test_nested_payloads_of_two_nodes_are_one_row_each_in_any_number_of_batches(lake: Lake) -> None:
+    raws = [publish("CDM", number, payload("CDM", MESSAGE_ID=f"m{number}")) for number in range(6)]
+    for node, chosen in (("a", raws[:4]), ("b", raws)):
+        write_segments(lake.segments.path, FakeJournal(node).keep([arrived(raw, "CDM") for raw in chosen]))
+        land(lake)
+    assert sorted(rows(lake, "sds_cdm")["subject"].to_pylist()) == [f"m{number}" for number in range(6)]
+
+
 def test_a_table_appears_with_the_first_record_of_its_schema(lake: Lake) -> None:
     journal = FakeJournal("a")
     stages = built_in_stages()

@@ -142,7 +142,7 @@ def fold_objects(old: pa.Table, new: pa.Table, history: History) -> pa.Table:
     for uid, texts in arrived.items():
         row = None if uid in late else before.get(uid)
         frames = [decode(text) for _, text in (*past.get(uid, ()), *texts)]
-        rebuilt = rebuild(None if row is None else _state_of(row), frames, deltas, in_place=True)
+        rebuilt = rebuild(None if row is None else state_of(row), frames, deltas, in_place=True)
         newest = max(frame.serial for frame in frames)
         rows.append(_row_of(uid, rebuilt, newest if row is None else max(newest, row["newest"])))
     return pa.Table.from_pylist(rows, schema=OBJECTS.file_schema)
@@ -173,7 +173,7 @@ def _needs_history(row: dict[str, Any] | None, frames: list[tuple[int, bytes]]) 
     return not settled or frames[0][0] <= row["newest"]
 
 
-def _state_of(row: dict[str, Any]) -> State:
+def state_of(row: dict[str, Any]) -> State:
     kind = ObjectKind(row["kind"])
     if kind is ObjectKind.BINARY:
         value, size = row["data"], len(row["data"])
