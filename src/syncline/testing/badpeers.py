@@ -107,7 +107,7 @@ async def run(peer: BadPeer, target: Target, seconds: float) -> Attack:
             async def act() -> None:
                 try:
                     await peer.plan(attack)
-                except GONE:
+                except* GONE:
                     attack.cut()
 
             tasks.start_soon(act)
@@ -116,6 +116,18 @@ async def run(peer: BadPeer, target: Target, seconds: float) -> Attack:
             await anyio.sleep(0.2)
             tasks.cancel_scope.cancel()
     return attack
+
+
+class _shrug:  # noqa: N801
+    """Bears that the other side has gone; hosts and sockets may say so in groups."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, BaseExceptionGroup):
+            return error.split(GONE)[1] is None
+        return isinstance(error, GONE)
 
 
 # libp2p -----------------------------------------------------------------------------------------------------------
@@ -251,7 +263,7 @@ async def many_connections(attack: Attack) -> None:
             attack.sent += 1
             held.append(stream)
             with anyio.move_on_after(0.01) as waited:
-                with suppress(*GONE):
+                with _shrug():
                     await stream.receive(1_000)
                     continue
                 attack.refused += 1
@@ -260,7 +272,7 @@ async def many_connections(attack: Attack) -> None:
             attack.cut()
     finally:
         for stream in held:
-            with anyio.CancelScope(shield=True), suppress(*GONE):
+            with anyio.CancelScope(shield=True), _shrug():
                 await stream.aclose()
 
 
@@ -270,7 +282,7 @@ async def sybils(attack: Attack) -> None:
         parts = [Attack(attack.target) for _ in range(20)]
 
         async def one(part: Attack) -> None:
-            with suppress(*GONE):
+            with _shrug():
                 await forged(part)
             part.cut()
 
@@ -297,7 +309,7 @@ async def _sds(attack: Attack, frames: Iterator[bytes]) -> None:
         await stream.send(_bare(encode_sds(greeting(["OMM"]))))
 
         async def read() -> None:
-            with suppress(*GONE):
+            with _shrug():
                 while await stream.receive() is not None:
                     attack.refused += 1
 
@@ -368,9 +380,10 @@ async def forged_tokens(attack: Attack) -> None:
     ]
     while attack.going():
         try:
-            async with connect_websocket(_token_url(attack, tricks[attack.sent % len(tricks)])):
-                pass
-        except GONE:
+            async with connect_websocket(_token_url(attack, tricks[attack.sent % len(tricks)])) as socket:
+                with anyio.fail_after(2):
+                    await socket.receive()  # a relay closes with its reason
+        except* GONE:
             attack.refused += 1
         attack.sent += 1
         await anyio.sleep(0.005)
@@ -390,7 +403,7 @@ async def relay_flood(attack: Attack) -> None:
         async with anyio.create_task_group() as tasks:
 
             async def read() -> None:
-                with suppress(*GONE):
+                with _shrug():
                     while True:
                         answer = await socket.receive()
                         attack.refused += b"error" in (answer if isinstance(answer, bytes) else answer.encode())
@@ -421,7 +434,7 @@ async def giant_websocket_frame(attack: Attack) -> None:
         await stream.receive(4_096)
         await stream.send(b"\x81\xff" + (2**40).to_bytes(8, "big") + bytes(4))
         attack.sent = 1
-        with suppress(*GONE):
+        with _shrug():
             while attack.going():
                 await stream.receive(65_536)
                 await stream.send(bytes(65_536))
@@ -439,7 +452,7 @@ async def _ndn(attack: Attack, packets: Iterator[bytes], pause: float = 0.001) -
         async with anyio.create_task_group() as tasks:
 
             async def read() -> None:
-                with suppress(*GONE):
+                with _shrug():
                     while True:
                         await stream.receive(65_536)
                 attack.cut()
