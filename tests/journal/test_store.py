@@ -320,3 +320,8 @@ def test_damage_met_while_writing_stops_the_intake_and_is_shown(journal: Journal
         journal.append_sync([arrival(b"2")])
     assert journal.statistics()["damaged"] == 1
     assert len(journal.read(RecordQuery())) == 1
+
+
+def test_every_commit_is_forced_to_disk(journal: Journal) -> None:
+    assert journal._connection.pragma("synchronous") == 2  # FULL: before a commit is answered
+    assert journal._connection.pragma("journal_mode") == "wal"

@@ -12,9 +12,10 @@ import pytest
 from syncline.core.errors import ClosedError, ConflictError, UsageError
 from syncline.core.keys import NodeKey
 from syncline.core.ports import RecordQuery, StateChange
-from syncline.core.record import Direction, Incoming, Record
+from syncline.core.record import Arrival, Direction, Incoming, Record
 from syncline.core.verdict import Outcome, Reason
 from syncline.networks.memory import MemoryNetwork, Weather
+from syncline.node.judge import Judges
 from syncline.node.node import Node, running
 from syncline.testing.chirp import Chirp, encode
 from syncline.testing.clock import FakeClock
@@ -200,3 +201,12 @@ def test_an_unknown_protocol_is_named(make_settings: MakeSettings) -> None:
             node.service("morse")
     finally:
         node.journal.close()
+
+
+def test_an_arrival_the_journal_would_not_take_is_refused_instead() -> None:
+    incoming = Incoming(protocol="chirp", topic="yard", raw=b"x", peer="p", received_at=1)
+    made = Arrival(protocol="chirp", topic="yard", kind="chirp", id=b"i" * 4_161, received_at=1, verdict=Outcome.ACCEPT)
+    judges = Judges({"chirp": lambda incoming: made})
+    arrival = judges.judge(incoming)
+    assert (arrival.verdict, arrival.reason) == (Outcome.REJECT, Reason.OVERSIZE)
+    assert len(arrival.id) == 32
