@@ -324,3 +324,4 @@ ARCHIVE_SECONDS: Final = 8.0  # for one such read, after which the asker is told
 # Spark as a client of nodes
 FEED_BATCH_RECORDS: Final = 100_000  # records of one node that a streaming batch takes, unless told otherwise
 PUBLISH_PATIENCE_SECONDS: Final = 60.0  # how long a task waits for a node that is away or has too much to do
+PROPAGATED_ROWS: Final = 65_536  # states computed at once, objects times moments

@@ -28,6 +28,7 @@ from syncline.lake.landed import next_commit
 from syncline.lake.objects import as_json, object_at
 from syncline.lake.roots import Lake, Root
 from syncline.lake.tables import Table
+from syncline.lake.views import VIEWS
 
 READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _BATCH_ROWS: Final = 2_048
@@ -150,6 +151,7 @@ class Queries:
     def _awaited(self, sql: str) -> dict[str, int]:
         """Tables that are not there yet and that somebody asked about. Making all of them known takes a second."""
         words = sql.lower()
+        words += " ".join(view.source for view in VIEWS if view.name in words)
         self._asked |= {table.name for table in self._tables if not table.named and table.name in words}
         return {name: -1 for name in self._asked if name not in self._deltas}
 
@@ -170,6 +172,7 @@ class Queries:
                 continue
             allowed += files
             _define(connection, table, delta, files)
+            _define_views(connection, table.name)
         connection.create_function(
             "sdsp_object",
             self._object,
@@ -204,6 +207,7 @@ class _Desk:
         self.cursor = database.cursor()
         for name, dataset in remote.items():  # pyarrow reads these: DuckDB itself has no way out to any store
             self.cursor.register(name, dataset)
+            _define_views(self.cursor, name, "TEMP")
         self._bound: OrderedDict[str, duckdb.DuckDBPyRelation] = OrderedDict()
 
     def knows(self, sql: str) -> bool:
@@ -249,6 +253,14 @@ def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTab
         rows = f"read_parquet({_list(files)}, {options})"
         source = f"(SELECT * FROM {source} UNION ALL BY NAME SELECT * FROM {rows})" if widened else rows  # noqa: S608
     connection.execute(f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM {source}')  # noqa: S608
+
+
+def _define_views(connection: duckdb.DuckDBPyConnection, source: str, kind: str = "") -> None:
+    """Make the views over a table known. `kind` is TEMP where the table is known to this cursor alone."""
+    for view in VIEWS:
+        if view.source == source:
+            head = f"MACRO {view.name}({view.parameter}) AS TABLE" if view.parameter else f"VIEW {view.name} AS"
+            connection.execute(f"CREATE {kind} {head} {view.over()}")
 
 
 def _dataset(root: Root, table: Table, files: Iterable[str]) -> pads.Dataset:
