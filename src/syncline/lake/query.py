@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Self
 
@@ -32,6 +32,7 @@ from syncline.lake.views import VIEWS
 
 READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _BATCH_ROWS: Final = 2_048
+_EXPORT_ROWS: Final = 65_536
 _THOROUGH_SECONDS: Final = 60.0
 # In this order: the last two close the door behind the others. GLOBAL where a plain SET would hold for the connection
 # that says it, and not for the cursors that answer.
@@ -98,6 +99,18 @@ class Queries:
             raise _explained(error) from None
         self._give_back(desk)
         return Answer(rows, truncated, time.monotonic() - begun)
+
+    def stream(self, sql: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """All rows of the answer as they are found, bounded in memory alone: for exports by whoever runs the lake."""
+        desk = self._desk(sql)
+        check_statement(sql)
+        try:
+            asked = desk.cursor.sql(sql)
+            assert asked is not None
+            reader = asked.to_arrow_reader(_EXPORT_ROWS)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise _explained(error) from None
+        return reader.schema, _explaining(reader)
 
     def __enter__(self) -> Self:
         return self
@@ -305,6 +318,13 @@ def _bounded(reader: pa.RecordBatchReader, bounds: QueryLimits) -> tuple[pa.Tabl
         rows += batch.num_rows
         size += batch.nbytes
     return pa.Table.from_batches(kept, reader.schema), False
+
+
+def _explaining(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise _explained(error) from None
 
 
 def _explained(error: Exception) -> SynclineError:
