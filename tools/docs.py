@@ -112,7 +112,18 @@ def tables_page() -> str:
             kind = str(column.type).replace("[us, tz=UTC]", "").replace("128", "").replace("date32[day]", "date")
             null = "yes" if column.nullable else "no"
             lines.append(f"| `{column.name}` | {kind} | {null} | {column.unit} | {column.doc} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_views()]) + "\n"
+
+
+def _views() -> list[str]:
+    from syncline.lake.views import VIEWS
+
+    lines = ["", "## Views", "", "Known to `syncline query`, on either engine, beside the tables.", ""]
+    lines += ["| view | over | what it gives |", "|---|---|---|"]
+    for view in VIEWS:
+        call = f"{view.name}({view.parameter})" if view.parameter else view.name
+        lines.append(f"| `{call}` | `{view.source}` | {view.doc} |")
+    return lines
 
 
 PAGES = {

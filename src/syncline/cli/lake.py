@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -189,6 +190,30 @@ def vacuum(
     output.table(["table", "files"], list(done["files"].items()), title="would remove" if dry_run else "removed")
     if "segments" in done:
         output.facts({"segments": done["segments"]})
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="A table, a view (docs/tables.md), or one SELECT")],
+    out: Annotated[Path, typer.Option("--output", "-o", help="File to write; .parquet or .csv decides the form")],
+    json: JsonFlag = False,
+) -> None:
+    """Write all rows of a table, of a view or of a query to one file. Reads only; rows and time are not bounded.
+
+    Example: [bold]syncline lake export omm_latest --output omm.csv[/bold]
+    """
+    settings = invocation(context).settings()
+    lake = _lake(settings)
+    from syncline.lake.export import export
+    from syncline.lake.query import Queries, QueryLimits
+
+    with Queries(lake, _tables(None), QueryLimits(memory=settings.lake.query_memory)) as queries:
+        done = export(queries, what, out)
+    if json:
+        output.json_line(done)
+    else:
+        output.facts({"file": done.path, "rows": f"{done.rows:,}", "size": f"{done.bytes / 1e6:,.1f} MB"})
 
 
 @app.command()

@@ -328,3 +328,4 @@ PUBLISH_PATIENCE_SECONDS: Final = 60.0  # how long a task waits for a node that 
 # The dashboard
 WEB_SATELLITES: Final = 2_000  # followed for the map
 WEB_TRACKS: Final = 48  # of those, how many ground tracks are drawn
+PROPAGATED_ROWS: Final = 65_536  # states computed at once, objects times moments

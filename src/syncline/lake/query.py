@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Self
 
@@ -28,9 +28,11 @@ from syncline.lake.landed import next_commit
 from syncline.lake.objects import as_json, object_at
 from syncline.lake.roots import Lake, Root
 from syncline.lake.tables import Table
+from syncline.lake.views import VIEWS
 
 READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _BATCH_ROWS: Final = 2_048
+_EXPORT_ROWS: Final = 65_536
 _THOROUGH_SECONDS: Final = 60.0
 # In this order: the last two close the door behind the others. GLOBAL where a plain SET would hold for the connection
 # that says it, and not for the cursors that answer.
@@ -98,6 +100,18 @@ class Queries:
         self._give_back(desk)
         return Answer(rows, truncated, time.monotonic() - begun)
 
+    def stream(self, sql: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """All rows of the answer as they are found, bounded in memory alone: for exports by whoever runs the lake."""
+        desk = self._desk(sql)
+        check_statement(sql)
+        try:
+            asked = desk.cursor.sql(sql)
+            assert asked is not None
+            reader = asked.to_arrow_reader(_EXPORT_ROWS)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise _explained(error) from None
+        return reader.schema, _explaining(reader)
+
     def __enter__(self) -> Self:
         return self
 
@@ -150,6 +164,7 @@ class Queries:
     def _awaited(self, sql: str) -> dict[str, int]:
         """Tables that are not there yet and that somebody asked about. Making all of them known takes a second."""
         words = sql.lower()
+        words += " ".join(view.source for view in VIEWS if view.name in words)
         self._asked |= {table.name for table in self._tables if not table.named and table.name in words}
         return {name: -1 for name in self._asked if name not in self._deltas}
 
@@ -170,6 +185,7 @@ class Queries:
                 continue
             allowed += files
             _define(connection, table, delta, files)
+            _define_views(connection, table.name)
         connection.create_function(
             "sdsp_object",
             self._object,
@@ -204,6 +220,7 @@ class _Desk:
         self.cursor = database.cursor()
         for name, dataset in remote.items():  # pyarrow reads these: DuckDB itself has no way out to any store
             self.cursor.register(name, dataset)
+            _define_views(self.cursor, name, "TEMP")
         self._bound: OrderedDict[str, duckdb.DuckDBPyRelation] = OrderedDict()
 
     def knows(self, sql: str) -> bool:
@@ -251,6 +268,14 @@ def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTab
     connection.execute(f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM {source}')  # noqa: S608
 
 
+def _define_views(connection: duckdb.DuckDBPyConnection, source: str, kind: str = "") -> None:
+    """Make the views over a table known. `kind` is TEMP where the table is known to this cursor alone."""
+    for view in VIEWS:
+        if view.source == source:
+            head = f"MACRO {view.name}({view.parameter}) AS TABLE" if view.parameter else f"VIEW {view.name} AS"
+            connection.execute(f"CREATE {kind} {head} {view.over()}")
+
+
 def _dataset(root: Root, table: Table, files: Iterable[str]) -> pads.Dataset:
     """A snapshot in an object store. Columns and rows that a query does not want are not fetched."""
     paths = [uri.removeprefix(root.url).lstrip("/") for uri in files]
@@ -293,6 +318,13 @@ def _bounded(reader: pa.RecordBatchReader, bounds: QueryLimits) -> tuple[pa.Tabl
         rows += batch.num_rows
         size += batch.nbytes
     return pa.Table.from_batches(kept, reader.schema), False
+
+
+def _explaining(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise _explained(error) from None
 
 
 def _explained(error: Exception) -> SynclineError:

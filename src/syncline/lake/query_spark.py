@@ -16,6 +16,7 @@ from syncline.lake.deltas import open_delta
 from syncline.lake.query import Answer, QueryLimits
 from syncline.lake.roots import Lake
 from syncline.lake.tables import Table
+from syncline.lake.views import VIEWS, View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,14 +33,27 @@ def table_frame(spark: SparkSession, lake: Lake, table: Table) -> DataFrame:
     files = [] if delta is None else delta.file_uris()
     if not files:
         return spark.createDataFrame([], schema)
-    reader = spark.read.schema(schema).option("basePath", lake.table(table.name).url)
-    return reader.parquet(*files)
+    reader = spark.read.schema(schema)
+    if not lake.tables.is_local:  # pip's Spark cannot reach an object store by itself
+        return reader.format("syncline").option("table", table.name).load(lake.tables.url)
+    return reader.option("basePath", lake.table(table.name).url).parquet(*files)
 
 
 def register_tables(spark: SparkSession, lake: Lake, tables: Iterable[Table]) -> None:
-    """Make the tables known to Spark SQL by their names."""
+    """Make the tables, and the views over them, known to Spark SQL by their names."""
     for table in tables:
         table_frame(spark, lake, table).createOrReplaceTempView(table.name)
+        for view in VIEWS:
+            if view.source == table.name:
+                _define_view(spark, view)
+
+
+def _define_view(spark: SparkSession, view: View) -> None:
+    if view.parameter:
+        head = f"TEMPORARY FUNCTION {view.name}({view.parameter} TIMESTAMP) RETURNS TABLE RETURN"
+    else:
+        head = f"TEMPORARY VIEW {view.name} AS"
+    spark.sql(f"CREATE OR REPLACE {head} {view.over()}")
 
 
 def ask_spark(spark: SparkSession, sql: str, bounds: QueryLimits) -> Answer:
