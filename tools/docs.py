@@ -126,7 +126,16 @@ def _views() -> list[str]:
     return lines
 
 
+def openapi_page() -> str:
+    import json
+
+    from syncline.web.openapi import document
+
+    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
+
+
 PAGES = {
+    "openapi.json": openapi_page,
     "settings.md": settings_page,
     "reasons.md": reasons_page,
     "commands.md": commands_page,

@@ -16,13 +16,14 @@ from tests.cli.conftest import PROGRAM, environment
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(240)
 def test_a_fixed_amount_lands_in_a_table_of_every_protocol(tmp_path: Path) -> None:
     done = subprocess.run(
         [*PROGRAM, "demo", "--once", "--json", "--folder", str(tmp_path)],
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=115,
+        timeout=220,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -36,6 +37,9 @@ def test_a_fixed_amount_lands_in_a_table_of_every_protocol(tmp_path: Path) -> No
     assert tables["sdsp_frames"] == sent["sdsp edits"] + sent["sdsp positions"] == 72
     assert tables["rejected"] > 10  # the misbehaving peer's
     assert tables["records"] == sum(told["records"].values())
+    assert tables["sds_omm"] == sent["sds elements"] + sent["sds archive"] == 56
+    assert (tables["sds_oem"], tables["sds_cdm"]) == (8, 8)
+    assert tables.get("audit", 0) == 0  # lake and nodes judge alike
     assert "landing" in done.stderr
 
 

@@ -22,13 +22,14 @@ def test_a_tutorial_works(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", ROOT / "docs/tutorials/space-data.md"], ids=lambda page: page.stem
 )
 def test_a_page_that_ends_in_spark_works(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "reader"
     folder.mkdir()
-    run_page(page, folder)
+    run_page(page, folder, seconds=220.0)
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *TUTORIALS], ids=lambda page: page.stem)

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import structlog
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -57,9 +58,15 @@ def build(node: Node, extra: Sequence[WebMount] = ()) -> App:
         Route("/api/v1/peers", _Peers(node).__call__),
         Route("/api/v1/publish/{protocol}", _Publish(node).__call__, methods=["POST"]),
         Route("/metrics", _Metrics(node).__call__),
-        *(Mount(mount.prefix, app=mount.app) for mount in mounts),
+        *(Mount(mount.prefix, app=mount.app) for mount in mounts if mount.prefix),
     ]
-    app = Starlette(routes=routes, exception_handlers={errors.SynclineError: _problem, BodyTooLargeError: _too_large})
+    app = Starlette(
+        routes=routes,
+        exception_handlers={errors.SynclineError: _problem, BodyTooLargeError: _too_large, HTTPException: _no_route},
+    )
+    for mount in mounts:
+        if not mount.prefix:
+            app.router.default = mount.app  # after all routes, so that a wrong method of one of them is told as such
     return Guard(app, node.settings.api, [mount.is_open for mount in mounts])
 
 
@@ -78,6 +85,13 @@ async def _problem(request: Request, error: Exception) -> Response:
         log.error("request_failed", path=request.url.path, error=str(error))
     body = {"type": type(error).__name__, "message": str(error), "hint": error.hint, "retry": error.retry}
     return json_response({"error": {**body, **({"reason": reason} if reason else {})}}, status)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """No such path, or not by this method."""
+    assert isinstance(error, HTTPException)
+    body = {"type": "NotFoundError", "message": error.detail, "hint": "see docs/api.md", "retry": False}
+    return json_response({"error": body}, error.status_code, dict(error.headers or {}))
 
 
 async def _too_large(request: Request, error: Exception) -> Response:

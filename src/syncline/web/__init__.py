@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 def mounts(node: Node, lake: Settings | None = None) -> list[WebMount]:
     """All that the dashboard adds to a node's HTTP server. The lake shown is the node's own, unless another is named."""
-    from syncline.web import lag, pages, satellites, tables
+    from syncline.web import lag, openapi, pages, satellites, tables
 
     place = lake or node.settings
-    return [tables.mount(place), lag.mount(node, place), satellites.mount(node), pages.mount()]
+    return [
+        tables.mount(place),
+        lag.mount(node, place),
+        satellites.mount(node),
+        pages.mount({openapi.PATH: openapi.document()}),
+    ]

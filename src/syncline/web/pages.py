@@ -5,10 +5,12 @@ The content security policy lets the page load and run nothing but its own files
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from importlib.resources import files
 from typing import Any, Final
 
+import msgspec
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -28,9 +30,10 @@ HEADERS: Final = {
 
 
 class Pages:
-    """ASGI application of the static files: `/` and `/static/…`."""
+    """ASGI application of the static files, `/` and `/static/…`, and of fixed documents by their path."""
 
-    def __init__(self) -> None:
+    def __init__(self, documents: Mapping[str, Any]) -> None:
+        self._documents = {path: msgspec.json.encode(document) for path, document in documents.items()}
         folder = files("syncline.web").joinpath("static")
         self._files = {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.is_file()}
 
@@ -39,10 +42,14 @@ class Pages:
 
     def response(self, scope: MutableMapping[str, Any]) -> Response:
         path = scope["path"]
+        if path in self._documents and scope["method"] in ("GET", "HEAD"):
+            return Response(self._documents[path], media_type="application/json")
         name = "index.html" if path in ("", "/") else path.removeprefix("/static/")
         content = self._files.get(name)
+        if content is None and path not in self._documents:
+            raise HTTPException(404, "there is nothing of that name")
         if content is None or scope["method"] not in ("GET", "HEAD"):
-            return Response("not found", 404, HEADERS, media_type="text/plain")
+            raise HTTPException(405, "only to be read", {"allow": "GET, HEAD"})
         return Response(content, headers={**HEADERS, "content-type": TYPES[name.rpartition(".")[2]]})
 
 
@@ -51,5 +58,5 @@ def is_page(path: str) -> bool:
     return path == "/" or path.startswith("/static/")
 
 
-def mount() -> WebMount:
-    return WebMount(prefix="", app=Pages(), is_open=is_page)
+def mount(documents: Mapping[str, Any]) -> WebMount:
+    return WebMount(prefix="", app=Pages(documents), is_open=is_page)

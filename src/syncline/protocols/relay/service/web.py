@@ -29,11 +29,14 @@ class WebhookRoutes:
 
     def mount(self) -> WebMount:
         routes = [
-            Route("/webhooks", self.list, methods=["GET"]),
-            Route("/webhooks", self.register, methods=["POST"]),
+            Route("/webhooks", self.webhooks, methods=["GET", "POST"]),
             Route("/webhooks/{id}", self.remove, methods=["DELETE"]),
         ]
         return WebMount(prefix="/relay", app=Router(routes), is_open=lambda path: False)
+
+    async def webhooks(self, request: Request) -> Response:
+        """One route for both methods, so that a wrong one is told of both."""
+        return await (self.register if request.method == "POST" else self.list)(request)
 
     async def list(self, request: Request) -> Response:
         return _json({"webhooks": [msgspec.to_builtins(each) for each in self._prompts.webhooks()]})
