@@ -26,7 +26,7 @@ def test_schemathesis_finds_nothing_to_complain_about(run: Run, tmp_path: Path) 
             body = {"uid": "thing", "topic": "things", "data": {"n": number}}
             assert node.post("/api/v1/publish/sdsp", json=body).is_success
         command = [
-            ST, "run", f"{ready['url']}/api/v1/openapi.json", "--seed", "1", "--max-examples", "12",
+            str(ST), "run", f"{ready['url']}/api/v1/openapi.json", "--seed", "1", "--max-examples", "12",
             "--phases", "examples,coverage,fuzzing", "--exclude-checks", EXCLUDED, "--request-timeout", "20",
             "--no-color", "--generation-database", "none",
         ]  # fmt: skip
