@@ -41,8 +41,7 @@ class Ledger:
         return [
             name
             for name, mutant in self.mutants.items()
-            if (SOURCE / mutant["file"]).read_text().count(mutant["old"]) != 1
-            or not _there(mutant["test"], self.tests)
+            if (SOURCE / mutant["file"]).read_text().count(mutant["old"]) != 1 or not _there(mutant["test"], self.tests)
         ]
 
 

@@ -155,7 +155,14 @@ class _Fast:
         if len(rows) == self._count:  # the usual case: nothing to copy
             self.good, self.author, self.seqno, self.height, self.data_hash, self._signature = columns
             return
-        places = (self.good, self.author, self.seqno, self.height, self.data_hash, self._signature)
+        places: tuple[npt.NDArray[Any], ...] = (
+            self.good,
+            self.author,
+            self.seqno,
+            self.height,
+            self.data_hash,
+            self._signature,
+        )
         for place, column in zip(places, columns, strict=True):
             place[rows] = column
 
