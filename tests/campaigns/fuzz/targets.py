@@ -256,6 +256,21 @@ def svs_packet() -> Target:
     return target
 
 
+def svs_columns() -> Target:
+    """Outer packets in batches: each row as it would be read alone, whatever its neighbours are."""
+    import pyarrow as pa
+
+    from syncline.protocols.svs.columns import OUTER_SCHEMA, decode_outer, row_of
+
+    def target(data: bytes) -> object:
+        rows = [data, None, data[: len(data) // 2], data]
+        found = decode_outer(pa.array(rows, pa.binary())).to_pylist()
+        assert found == [{**dict.fromkeys(OUTER_SCHEMA.names), **row_of(row)} for row in rows]
+        return None
+
+    return target
+
+
 def svs_stream() -> Target:
     """A byte stream, split and handed to a forwarder."""
     from syncline.formats.tlv import split
@@ -311,6 +326,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
         relay_request,
         relay_link,
         svs_packet,
+        svs_columns,
         svs_stream,
         names_with_keys,
     )

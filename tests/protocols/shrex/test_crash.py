@@ -30,7 +30,8 @@ async def publish(folder: Path, address: str, height: int, data_hash: bytes, cra
         str(height),
         data_hash.hex(),
     ]
-    environment = {**os.environ, "SYNCLINE_CRASH_AT": crash_at, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    path = os.environ.get("PYTHONPATH") or str(ROOT / "src")
+    environment = {**os.environ, "SYNCLINE_CRASH_AT": crash_at, "PYTHONPATH": f"{path}{os.pathsep}{ROOT}"}
     done = await anyio.run_process(command, env=environment, cwd=ROOT, check=False, stderr=None)
     said = [line.removeprefix("result: ") for line in done.stdout.decode().splitlines() if line.startswith("result: ")]
     return done.returncode, "".join(said)

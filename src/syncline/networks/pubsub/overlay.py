@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from hashlib import blake2b
-from typing import Final, Protocol, Self
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -21,13 +21,10 @@ from syncline.core.clock import Clock
 from syncline.core.errors import ClosedError, DecodeError, RefusedError, SynclineError, UnreachableError, UsageError
 from syncline.core.keys import PEER_ID_PREFIX, NodeKey, peer_id
 from syncline.core.limits import (
-    PUBSUB_BATCH,
     PUBSUB_MESSAGE_BYTES,
     PUBSUB_RPC_BYTES,
     PUBSUB_TOPIC_CHARACTERS,
     PUBSUB_TOPICS_PER_PEER,
-    PUBSUB_UNDECIDED,
-    PUBSUB_UNDECIDED_BYTES,
     PUBSUB_WRITE,
 )
 from syncline.core.retry import Backoff
@@ -35,9 +32,11 @@ from syncline.core.verdict import Outcome, Reason, Verdict
 from syncline.formats import pubsub as wire
 from syncline.formats.framing import Framing
 from syncline.networks.host import Cut, Drop, Message, Published, Subscription
-from syncline.networks.pubsub.outbox import Outbox, message_frame
+from syncline.networks.pubsub.neighbour import Channel, Links, Neighbour
+from syncline.networks.pubsub.outbox import message_frame
 from syncline.networks.pubsub.router import Router, Send
 from syncline.networks.pubsub.seen import Seen
+from syncline.networks.pubsub.subscription import PubSubDelivery, TopicSubscription
 from syncline.networks.signal import Signal
 
 FRAMING: Final = Framing("varint", PUBSUB_RPC_BYTES)
@@ -47,125 +46,6 @@ BURST: Final = 32  # messages queued in a row before others get a turn, likewise
 REOPEN: Final = Backoff(first=0.2, longest=10.0)
 FLUSH_SECONDS: Final = 3.0
 AUTHORS_KEPT: Final = 4_096
-
-
-class Channel(Protocol):
-    """A stream of the host, as far as pubsub needs it."""
-
-    protocol: str
-
-    @property
-    def peer(self) -> str: ...
-
-    async def receive(self, most: int = ...) -> bytes: ...
-
-    async def send(self, data: bytes) -> None: ...
-
-    def close(self) -> None:
-        """End our side; the peer still gets all that was sent."""
-        ...
-
-
-class Links(Protocol):
-    """What pubsub asks of the host."""
-
-    async def open_channel(self, peer: str, protocols: Sequence[str]) -> Channel: ...
-
-    def cut(self, peer: str, why: Cut) -> None: ...
-
-    def blame(self, peer: str, weight: float = 1.0) -> None: ...
-
-    def dialled(self, peer: str) -> bool:
-        """Whether we opened the connection to this peer."""
-        ...
-
-
-class Neighbour:
-    """A connected peer, as one overlay sees it."""
-
-    def __init__(self, peer: str) -> None:
-        self.peer = peer
-        self.outbox = Outbox()
-        self.topics: set[str] = set()
-        self.undecided: Counter[str] = Counter()
-        self.undecided_bytes = 0
-        self.decided = Signal()
-        self.readers = 0
-        self.sending_since: float | None = None
-        self.why: Cut | None = None  # why it has gone
-
-    def owes(self, topic: str) -> bool:
-        """Whether so much of what it brought is undecided that it is not listened to for now."""
-        return self.undecided[topic] >= PUBSUB_UNDECIDED or self.undecided_bytes >= PUBSUB_UNDECIDED_BYTES
-
-
-class PubSubDelivery:
-    """Implements `networks.host.Delivery`."""
-
-    __slots__ = ("_neighbour", "_overlay", "_pending", "message", "repeat", "verdict")
-
-    def __init__(
-        self, overlay: Overlay, neighbour: Neighbour, message: Message, verdict: Verdict | None, repeat: bool
-    ) -> None:
-        self._overlay, self._neighbour, self._pending = overlay, neighbour, True
-        self.message, self.verdict, self.repeat = message, verdict, repeat
-
-    @property
-    def forwarder(self) -> str:
-        return self._neighbour.peer
-
-    def decide(self, verdict: Verdict) -> None:
-        if self._pending:
-            self._pending = False
-            self._overlay.decided(self, self._neighbour, verdict)
-
-    def release(self) -> None:
-        """Give the place in the neighbour's budget back."""
-        self._neighbour.undecided[self.message.topic] -= 1
-        self._neighbour.undecided_bytes -= len(self.message.raw)
-        self._neighbour.decided.set()
-
-
-class TopicSubscription:
-    """Implements `networks.host.Subscription`."""
-
-    def __init__(self, topic: str, forward: bool, repeats: bool, refused: bool) -> None:
-        self.topic, self.forward, self.repeats, self.refused = topic, forward, repeats, refused
-        self._waiting: deque[PubSubDelivery] = deque()
-        self._came = Signal()
-        self._open = True
-
-    def put(self, delivery: PubSubDelivery) -> None:
-        self._waiting.append(delivery)
-        self._came.set()
-
-    async def receive(self) -> Sequence[PubSubDelivery]:
-        waiting = self._waiting
-        while not waiting:
-            if not self._open:
-                raise ClosedError("the subscription has ended", about=self.topic)
-            await self._came.wait()
-        if len(waiting) <= PUBSUB_BATCH:
-            batch = list(waiting)
-            waiting.clear()
-            return batch
-        return [waiting.popleft() for _ in range(PUBSUB_BATCH)]
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Sequence[PubSubDelivery]:
-        try:
-            return await self.receive()
-        except ClosedError:
-            raise StopAsyncIteration from None
-
-    def close(self) -> None:
-        self._open = False
-        for delivery in self._waiting:
-            delivery.release()
-        self._waiting.clear()
-        self._came.set()
 
 
 class Overlay:
@@ -502,7 +382,7 @@ class Overlay:
         )
         neighbour.undecided[signed.topic] += 1
         neighbour.undecided_bytes += len(signed.raw)
-        subscription.put(PubSubDelivery(self, neighbour, message, verdict, repeat))
+        subscription.put(PubSubDelivery(self.decided, neighbour, message, verdict, repeat))
         return signed.topic
 
     def _author(self, binary: bytes) -> str:
