@@ -1,4 +1,4 @@
-"""The Spark driver killed -9 at random moments while it lands what three nodes sealed: the tables end as the truth says."""
+"""The Spark driver killed -9 at random moments while it lands all five protocols: the tables end as the truth says."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from syncline.lake.roots import Lake
 from syncline.lake.warm import warm_up
-from syncline.testing.segments import FakeJournal
-from syncline.testing.traffic import Traffic, seal
 from tests.campaigns.conftest import LONG, Figures
 from tests.lake.conftest import environment, rows
-from tests.lake.truth import assert_tables_equal
+from tests.lake.oracle import World
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(3_600 if LONG else 900)]
 KILLS = 100 if LONG else 10
-COMMAND = [sys.executable, "-m", "syncline.cli.main", "--set", "lake.batch_segments=3", "lake", "run", "--json"]
+COMMAND = [sys.executable, "-m", "syncline.cli.main", "--set", "lake.batch_segments=8", "lake", "run", "--json"]
 
 
 def test_a_driver_killed_at_random_moments_ends_in_the_tables_of_an_undisturbed_run(
@@ -30,24 +27,24 @@ def test_a_driver_killed_at_random_moments_ends_in_the_tables_of_an_undisturbed_
 ) -> None:
     warm_up()
     rng = random.Random(seed)
-    lake, traffic = Lake.below(tmp_path / "data"), Traffic(seed, objects=40)
-    journals = [FakeJournal(name) for name in ("a", "b", "c")]
+    world = World(tmp_path, seed)
     kills = batches = 0
     begun = time.monotonic()
     while kills < KILLS:
-        sent = traffic.publish(120)
-        for journal in journals:
-            seal(lake.segments.path, traffic.receive(journal, sent, disorder=40, repeats=0.1, garbage=0.05), size=20)
+        for _ in range(3):
+            world.hear(60)
         killed, done = run_and_kill(tmp_path, rng)
         kills += killed
         batches += done
+    world.hear(60, last=True)
     assert subprocess.run(COMMAND, cwd=tmp_path, env=environment(), capture_output=True, timeout=600).returncode == 0
-    assert_tables_equal(lake, traffic.truth)
+    world.assert_journals()
+    world.assert_tables()
     figures(
         kills=kills,
         batches_before_kills=batches,
-        records=rows(lake, "records").num_rows,
-        frames=rows(lake, "sdsp_frames").num_rows,
+        records=rows(world.lake, "records").num_rows,
+        rows={name: len(found) for name, found in sorted(world.oracle.truth.rows.items())},
         seconds=round(time.monotonic() - begun),
     )
     assert batches > 0, "some kills must have come in the middle of the work"

@@ -102,3 +102,15 @@ def test_the_same_question_on_spark(folder: Path) -> None:
     assert done.stdout == same.stdout
     refused = command(folder, "query", "CREATE TABLE t (x INT)", "--engine", "spark")
     assert refused.returncode == 2
+
+
+@pytest.mark.spark
+def test_reprocess_makes_a_table_anew_with_its_states(folder: Path) -> None:
+    done = command(folder, "lake", "reprocess", "--table", "sdsp_frames", "--json", SYNCLINE_LAKE_MASTER="local[1]")
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    lake = Lake.below(folder / "data")
+    assert made["sdsp_frames"] == rows(lake, "sdsp_frames").num_rows
+    assert made["sdsp_objects"] == rows(lake, "sdsp_objects").num_rows
+    wrong = command(folder, "lake", "reprocess", "--table", "nothing")
+    assert (wrong.returncode, "there is no table" in wrong.stderr) == (2, True)

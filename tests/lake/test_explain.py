@@ -9,6 +9,7 @@ import pytest
 
 from syncline.core.errors import NotFoundError, UsageError
 from syncline.core.verdict import Outcome, Reason
+from syncline.journal import Journal
 from syncline.lake import every_table
 from syncline.lake.batch import InProcess, Lander
 from syncline.lake.explain import Explanation, explain
@@ -17,6 +18,7 @@ from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, list_segments
 from syncline.lake.stages import built_in_stages
 from syncline.protocols.sdsp.wire import encode, full_frame
+from syncline.testing.clock import FakeClock
 from syncline.testing.segments import FakeJournal, write_segments
 from tests.lake.conftest import command
 from tests.lake.stages.test_sds import arrived, omm
@@ -83,6 +85,17 @@ def test_what_cannot_be_found_or_told_apart_is_said_so(folder: Path) -> None:
         told(folder, "what?")
     with pytest.raises(UsageError, match="names no record"):
         told(folder, "ab12")
+
+
+def test_what_has_not_landed_is_found_in_the_nodes_own_journal(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "data" / "journal.db", node=FakeJournal("a").node, clock=FakeClock())
+    journal.append_sync([frame(b"nonsense"), frame(encode(full_frame("thing", 7, {"a": 1})))])
+    journal.close()
+    shown = command(tmp_path, "explain", f"{journal.node}/{journal.epoch}/2", "--json")
+    assert shown.returncode == 0, shown.stderr
+    printed = json.loads(shown.stdout)
+    assert (printed["why"], printed["lake"], printed["segment"], printed["tables"]) == ("accept", "accept", None, {})
+    assert printed["decoded"]["uid"] == "thing"
 
 
 def test_several_messages_under_one_start_are_too_many(lake: Lake) -> None:

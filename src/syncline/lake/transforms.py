@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from syncline.core.errors import UsageError
 from syncline.formats.records import RECORD_SCHEMA
 from syncline.lake.decode import rows_of
 from syncline.lake.distinct import distinct
 from syncline.lake.roots import Lake
 from syncline.lake.signatures import signatures_hold
 from syncline.lake.stages import Examined, KeyedRule, ProtocolStages, StateRule, built_in_stages
-from syncline.lake.verify import unexamined, verify
+from syncline.lake.tables import AUDIT, REJECTED, Table
+from syncline.lake.verify import Verified, unexamined, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +49,27 @@ def verified(records: DataFrame) -> DataFrame:
     return records.mapInArrow(judge, _spark_schema(schema))
 
 
+def rejects(records: DataFrame) -> DataFrame:
+    """Records → rows of `rejected`, without its date: what the node or, judging again, the lake turns away."""
+    return _compared(records, REJECTED, lambda found: found.rejected)
+
+
+def disagreements(records: DataFrame) -> DataFrame:
+    """Records → rows of `audit`, without its date: where lake and node judge the content differently."""
+    return _compared(records, AUDIT, lambda found: found.differing)
+
+
+def _compared(records: DataFrame, table: Table, choose: Callable[[Verified], pa.Table]) -> DataFrame:
+    schema = pa.schema([field for field in table.schema if field.name != "date"])
+
+    def compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in _tables(batches):
+            for stages, own in _by_protocol(rows):
+                yield from choose(verify(own, _examined(stages, own))).select(schema.names).cast(schema).to_batches()
+
+    return records.select(RECORD_SCHEMA.names).mapInArrow(compare, _spark_schema(schema))
+
+
 def signature_checked(public: str = "public_key", signature: str = "signature", signed: str = "signed") -> Transform:
     """Any rows with a key, a signature and the signed bytes → the same rows with `holds`, null where one is absent."""
 
@@ -72,8 +95,9 @@ def decoded(table: str) -> Transform:
         for rows in _tables(batches):
             own = rows.filter(pc.equal(rows["protocol"], stages.protocol))
             examined = stages.examine(own)
-            accepted = verify(own, examined).accepted
-            yield from rows_of(rule.table, own, examined, accepted).to_batches()
+            if rule.table.name in examined.rows:  # else no record of this schema
+                accepted = verify(own, examined).accepted
+                yield from rows_of(rule.table, own, examined, accepted).to_batches()
 
     return lambda records: records.select(RECORD_SCHEMA.names).mapInArrow(decode, _spark_schema(schema))
 
@@ -89,18 +113,19 @@ def one_per_message(table: str) -> Transform:
     return lambda rows: rows.repartition(rule.table.key).mapInArrow(drop, _spark_schema(schema))
 
 
-def folded(table: str) -> Transform:
-    """Rows of the source table → the state they make, a row per key."""
-    stages, rule = _state(table)
-    [source] = [keyed.table for keyed in stages.keyed if keyed.table.name == rule.source]
-    schema, nothing = rule.table.file_schema, source.file_schema.empty_table()
+def folded(table: str, source: str = "") -> Transform:
+    """Rows of the source table → the state they make, a row per key. `gaps` is made from several tables: say which."""
+    stages, rule = _state(table, source)
+    [source_table] = [keyed.table for keyed in stages.keyed if keyed.table.name == rule.source]
+    schema, given = rule.table.file_schema, source_table.file_schema
+    nothing = given.empty_table()
 
     def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = pa.Table.from_batches(batches, source.file_schema)
+        rows = pa.Table.from_batches(batches, given)
         if rows.num_rows:
             yield from rule.fold(schema.empty_table(), rows, lambda keys: nothing).to_batches()
 
-    return lambda rows: rows.repartition(source.key).mapInArrow(fold, _spark_schema(schema))
+    return lambda rows: rows.repartition(rule.on or source_table.key).mapInArrow(fold, _spark_schema(schema))
 
 
 def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -123,9 +148,17 @@ def _keyed(table: str) -> tuple[ProtocolStages, KeyedRule]:
     return found
 
 
-def _state(table: str) -> tuple[ProtocolStages, StateRule]:
-    [found] = [(s, rule) for s in built_in_stages().values() for rule in s.states if rule.table.name == table]
-    return found
+def _state(table: str, source: str) -> tuple[ProtocolStages, StateRule]:
+    found = [
+        (stages, rule)
+        for stages in built_in_stages().values()
+        for rule in stages.states
+        if rule.table.name == table and source in ("", rule.source)
+    ]
+    if len(found) != 1:
+        sources = ", ".join(rule.source for _, rule in found) or "nothing"
+        raise UsageError(f"{table} is folded from {sources}", hint="name the source: folded(table, source)")
+    return found[0]
 
 
 def _spark_schema(schema: pa.Schema) -> StructType:

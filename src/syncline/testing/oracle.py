@@ -16,7 +16,7 @@ import msgspec
 from syncline.core.keys import NodeKey
 from syncline.core.ports import StateReader
 from syncline.core.record import Arrival, Incoming
-from syncline.core.verdict import Outcome
+from syncline.core.verdict import Outcome, Reason, reject
 from syncline.formats.ndn import names
 from syncline.formats.ndn.signing import Digest
 from syncline.formats.pubsub import compose
@@ -55,6 +55,7 @@ FORGED: Final = 0.05
 REPEATED: Final = 0.10
 LATE: Final = 0.02
 LOST: Final = 0.005
+TURNED_AWAY: Final = 0.01
 WINDOW: Final = 60  # messages that may overtake one another
 LATE_BY: Final = 2_000
 SHARES: Final = {"relay": 5, "sds": 4, "sdsp": 6, "svs": 3, "shrex": 3}
@@ -139,7 +140,7 @@ class Oracle:
         """Serial and value of every SDSP object: a delta counts if all before it, up to a full frame, arrived."""
         found: dict[str, tuple[int, Any]] = {}
         for (uid, serial), published in sorted(self.traffic.truth.published.items()):
-            if serial not in self.truth.numbers["sdsp", uid]:
+            if serial not in self.truth.numbers.get(("sdsp", uid), ()):
                 continue
             if published.frame.ver == 0 or (uid in found and found[uid][0] == serial - 1):
                 found[uid] = serial, published.value
@@ -158,14 +159,13 @@ class Oracle:
 
     def _plan(self, message: Message) -> None:
         """When the message reaches which node: in about its order, twice, late, or never."""
-        roll = self._random.random()
-        if message.series is not None and roll < LOST:
+        if message.series is not None and self._random.random() < LOST:
             return
-        late = LATE_BY if LOST <= roll < LOST + LATE else 0
         nodes = self._random.choices(("ab", "a", "b"), (3, 1, 1))[0]
         for node in nodes:
             times = 1 if message.once else 1 + (self._random.random() < REPEATED)
-            for _ in range(times):
+            for _ in range(times):  # each by itself, so that copies land in different batches
+                late = LATE_BY if self._random.random() < LATE else 0
                 self._waiting.append((self._made + late + self._random.uniform(-WINDOW, 0), node, message))
 
     def _arrive(self, node: str, message: Message) -> Arrival:
@@ -177,16 +177,18 @@ class Oracle:
         expected = "accept" if message.good else "reject"
         if arrival.verdict != expected:
             raise AssertionError(f"{message.protocol}: {arrival.verdict} {arrival.reason}, not {expected}")
+        if message.good and message.protocol in ("relay", "sds") and self._random.random() < TURNED_AWAY:
+            arrival = arrival.judged(reject(Reason.RATE_LIMITED))  # good content, and yet not taken
         self._note(node, message, arrival)
         return arrival
 
     def _note(self, node: str, message: Message, arrival: Arrival) -> None:
         truth = self.truth
-        repeated = message.good and arrival.id in self._accepted[node]
+        repeated = arrival.accepted and arrival.id in self._accepted[node]
         verdict = Outcome.IGNORE if repeated else arrival.verdict
         truth.arrivals[node, verdict.value] += 1
         truth.raws[node].add(digest(arrival.received_at, verdict.value, None if repeated else message.raw))
-        if not message.good:
+        if not arrival.accepted:
             truth.rejected += 1
             return
         self._accepted[node].add(arrival.id)
