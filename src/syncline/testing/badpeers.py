@@ -1,7 +1,9 @@
 """Peers that misbehave on purpose, one plan each, against the listening sockets of any node: ours or yours.
 
 A plan sends until it is cut off or told to stop, and says how much it got rid of before. It uses real connections and real
-handshakes; only what it says is wrong. Loopback only: these are weapons.
+handshakes; only what it says is wrong. Loopback only: these are weapons. As a program, one plan in a process of its own:
+
+    python -m syncline.testing.badpeers "forged flood" 5 '{"libp2p": "/ip4/127.0.0.1/tcp/…/p2p/…", "topic": "…"}'
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -567,7 +570,7 @@ PLANS: Final = (
     BadPeer("future heights", "ShrEx", "ignored, at most 16 of a peer wait", future_heights, False),
     BadPeer("query bomb", "SDS streams", "100 queries a second of a peer; more are refused by name", query_bomb, False),
     BadPeer("all-ones bloom filter", "SDS streams", "refused; counted as queries are", all_ones_bloom, False),
-    BadPeer("forged tokens", "relay", "401 before anything is opened", forged_tokens, False),
+    BadPeer("forged tokens", "relay", "closed with code 3000 and the reason", forged_tokens, False),
     BadPeer("request flood", "relay", "200 requests a second; ended with code 3001 after 1,000 refusals", relay_flood, True, 20_000),
     BadPeer("giant WebSocket frame", "relay", "closed at the header", giant_websocket_frame, True, 50),
     BadPeer("state vectors that lie", "NDN", "256 nodes more than known believed, backlog of 1,000 asked for", lying_vectors, False),
@@ -577,3 +580,16 @@ PLANS: Final = (
     BadPeer("SSRF addresses", "SDSP", "never fetched", ssrf_frames, False),
     BadPeer("foreign Host and Origin", "HTTP", "403 before the route", foreign_origins, False),
 )  # fmt: skip
+
+
+def main() -> None:
+    """Run one plan and print what came of it as JSON."""
+    name, seconds, target = sys.argv[1:4]
+    [peer] = [each for each in PLANS if each.name == name]
+    attack = anyio.run(run, peer, msgspec.json.decode(target, type=Target), float(seconds), backend="trio")
+    outcome = {"sent": attack.sent, "refused": attack.refused, "cut_after": attack.cut_after}
+    sys.stdout.write(json.dumps({"plan": name, **outcome}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
