@@ -575,8 +575,8 @@ PLANS: Final = (
     BadPeer("giant WebSocket frame", "relay", "closed at the header", giant_websocket_frame, True, 50),
     BadPeer("state vectors that lie", "NDN", "256 nodes more than known believed, backlog of 1,000 asked for", lying_vectors, False),
     BadPeer("Interest flood", "NDN", "8,192 pending of a face; the rest dropped", interest_flood, False),
-    BadPeer("broken packets", "NDN", "counted and dropped; the face ends after too many", broken_packets, False),
-    BadPeer("giant packet", "NDN", "closed at the header", giant_packet, True, 50),
+    BadPeer("broken packets", "NDN", "counted and dropped; the face ends after some", broken_packets, True, 500),
+    BadPeer("giant packet", "NDN", "closed at the header", giant_packet, True, 500),
     BadPeer("SSRF addresses", "SDSP", "never fetched", ssrf_frames, False),
     BadPeer("foreign Host and Origin", "HTTP", "403 before the route", foreign_origins, False),
 )  # fmt: skip
