@@ -30,9 +30,11 @@ check: $(READY)  ## Lint, type-check and check who imports whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-campaigns: $(READY) ## Run the fault campaigns in their short form (LONG=1: in full)
+campaigns: $(READY) ## Run the fault campaigns in their short form (LONG=1: in full), then write docs/reliability.md
 	$(PYTHON) tools/setup.py --tests
-	SYNCLINE_LONG=$(LONG) $(BIN)/python -m pytest -q -s tests/campaigns
+	rm -f build/figures.ndjson
+	SYNCLINE_LONG=$(LONG) SYNCLINE_FIGURES=build/figures.ndjson $(BIN)/python -m pytest -q -s tests/campaigns; \
+	  code=$$?; $(BIN)/python -m tools.reliability; exit $$code
 
 bench: $(READY)  ## Run every benchmark against its peer and write docs/benchmarks.md
 	$(BIN)/syncline bench all --write docs/benchmarks.md

@@ -2,18 +2,23 @@
 
 Holds if at least 99 % of what honest peers send is kept, each attacker that must be cut off is, after the stated count,
 and the honest p99 stays within twice the baseline of the same run: that of all quiet moments between the plans, and at
-least some milliseconds, since a shared machine has pauses of its own. A plan that exceeds it is tried once more.
+least some milliseconds, since a shared machine has pauses of its own. A plan that exceeds it is tried once more. The short
+form prints it and does not insist: it runs wherever changes are checked, beside whatever else runs there.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
+import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
-from syncline.testing.badpeers import PLANS, BadPeer, Target, run
+from syncline.testing.badpeers import PLANS, BadPeer, Target
 from tests.campaigns.conftest import LONG, Figures
 from tests.campaigns.crowd import OMM, Crowd, WholeNode, kept, until, whole_node
 from tests.campaigns.whole_node import GROUP
@@ -32,6 +37,15 @@ async def quiet(crowd: Crowd, seconds: float) -> list[float]:
     before = {name: len(waits) for name, waits in crowd.waits.items()}
     await anyio.sleep(seconds)
     return [wait for name, waits in crowd.waits.items() for wait in waits[before[name] :]]
+
+
+async def attacked_by(plan: BadPeer, target: Target) -> dict[str, Any]:
+    """What one bad peer, in a process of its own, did in so many seconds."""
+    wanted = msgspec.json.encode(target).decode()
+    command = [sys.executable, "-m", "syncline.testing.badpeers", plan.name, str(SECONDS), wanted]
+    done = await anyio.run_process(command, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 async def delivered(node: WholeNode, crowd: Crowd) -> float:
@@ -56,21 +70,16 @@ async def test_honest_peers_hardly_notice_bad_ones(tmp_path: Path, figures: Figu
         for plan in PLANS:
             for attempt in (1, 2):
                 calm += await quiet(crowd, SECONDS / 2)
-                waits: list[float] = []
-                async with anyio.create_task_group() as together:
-
-                    async def watch(waits: list[float] = waits) -> None:
-                        waits += await quiet(crowd, SECONDS)
-
-                    together.start_soon(watch)
-                    attack = await run(plan, target, SECONDS)
+                before = {name: len(waits) for name, waits in crowd.waits.items()}
+                attack = await attacked_by(plan, target)
+                waits = [wait for name, each in crowd.waits.items() for wait in each[before[name] :]]
                 share, baseline, attacked = await delivered(node, crowd), p99_ms(calm), p99_ms(waits)
                 figures(
-                    plan=plan.name, surface=plan.surface, sent=attack.sent, refused=attack.refused,
-                    cut_after=attack.cut_after, honest_delivery=round(share, 4), baseline_p99_ms=round(baseline, 1),
+                    plan=plan.name, surface=plan.surface, sent=attack["sent"], refused=attack["refused"],
+                    cut_after=attack["cut_after"], honest_delivery=round(share, 4), baseline_p99_ms=round(baseline, 1),
                     p99_ms=round(attacked, 1), attempt=attempt, answer=plan.answer,
                 )  # fmt: skip
-                found = complaints(plan, attack.sent, attack.cut_after, share, baseline, attacked)
+                found = complaints(plan, attack["sent"], attack["cut_after"], share, baseline, attacked)
                 if not found:
                     break
             problems += found
@@ -93,6 +102,6 @@ def complaints(
         found.append(f"{plan.name}: only {share:.1%} of honest messages were kept")
     if plan.is_cut and (cut_after is None or cut_after > plan.cut_within):
         found.append(f"{plan.name}: cut after {cut_after}, not within {plan.cut_within}")
-    if attacked > max(2 * baseline, FLOOR_MS):
+    if LONG and attacked > max(2 * baseline, FLOOR_MS):
         found.append(f"{plan.name}: honest p99 {attacked:.0f} ms, {baseline:.0f} ms before")
     return found

@@ -96,13 +96,16 @@ def sdsp_frame(chance: random.Random) -> None:
     assert sdsp.decode(json.dumps(again, indent=1).encode()) == frame
 
 
+JP = Deltas.installed()["jp"]
+
+
 def sdsp_delta(chance: random.Random) -> None:
     """Our patches applied by `jsonpatch`, and the other way round, end in the same object."""
     old, new = {"a": value(chance), "b": value(chance)}, {"a": value(chance), "c": value(chance)}
     ours = difference(old, new)
     assert same(jsonpatch.apply_patch(old, ours), new)
     theirs = jsonpatch.make_patch(old, new).patch
-    assert same(Deltas.installed()["jp"].apply(old, theirs, Budget()), new)
+    assert same(JP.apply(old, theirs, Budget()), new)
 
 
 def sds_message(chance: random.Random) -> None:

@@ -88,4 +88,5 @@ def _growth_row(each: Measured) -> str:
     grown = each.report["growth"]
     sizes = " / ".join(f"{size:,}" for size in grown["sizes"])
     seconds = " / ".join(f"{time:.3g}" for time in grown["seconds"])
-    return f"| {each.scenario} | {grown['of']} | {sizes} {grown['unit']} | {seconds} | {grown['exponent']:.2f} |"
+    exponent = "–" if grown["exponent"] is None else f"{grown['exponent']:.2f}"  # too little work to tell
+    return f"| {each.scenario} | {grown['of']} | {sizes} {grown['unit']} | {seconds} | {exponent} |"

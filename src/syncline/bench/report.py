@@ -36,7 +36,7 @@ def growth(of: str, unit: str, sizes: Sequence[int], seconds: Sequence[float]) -
         "unit": unit,
         "sizes": list(sizes),
         "seconds": [round(each, 6) for each in seconds],
-        "exponent": round(exponent(sizes, seconds), 3),
+        "exponent": round(exponent(sizes, seconds), 3) if sizes[-1] > sizes[0] else None,  # None: too little to tell
     }
 
 
@@ -54,6 +54,4 @@ def best(times: int, work: Callable[[], R]) -> tuple[float, R]:
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
     """How time grows with size: 1 is linear. The slope between the smallest and the largest."""
-    if sizes[-1] <= sizes[0]:
-        return math.nan  # too little work to tell
     return math.log(seconds[-1] / seconds[0]) / math.log(sizes[-1] / sizes[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,28 +31,33 @@ def run(
 
     if scenario != "all" and scenario not in SCENARIOS:
         raise UsageError(f"there is no scenario {scenario!r}", hint=f"choose one of: {', '.join(SCENARIOS)}, all")
-    reports = _all(SCENARIOS, scale, json) if scenario == "all" else [_one(scenario, scale, json)]
-    if write is not None:
-        from syncline.bench import page
-        from syncline.bench.record import measured
-
-        page.write(write, [measured(report, scale) for report in reports if report["cases"]])
-    if not all(report["met"] for report in reports):
+    met = True
+    for report in _all(SCENARIOS, scale) if scenario == "all" else [_one(scenario, scale)]:
+        output.json_line(report) if json else _show(report)
+        if write is not None and report["cases"]:
+            _write_down(write, report, scale)  # at once: what comes after may fail
+        met = met and report["met"]
+    if not met:
         raise typer.Exit(1)
 
 
-def _one(scenario: str, scale: float, json: bool) -> dict[str, Any]:
+def _write_down(page: Path, report: dict[str, Any], scale: float) -> None:
+    from syncline.bench import page as pages
+    from syncline.bench.record import measured
+
+    pages.write(page, [measured(report, scale)])
+
+
+def _one(scenario: str, scale: float) -> dict[str, Any]:
     from importlib import import_module
 
     from syncline.bench.record import recorded, with_peers_compared
 
     report = import_module(f"syncline.bench.{scenario.replace('-', '_')}").run(scale)
-    report = with_peers_compared(report, recorded())
-    output.json_line(report) if json else _show(report)
-    return report
+    return with_peers_compared(report, recorded())
 
 
-def _all(scenarios: tuple[str, ...], scale: float, json: bool) -> list[dict[str, Any]]:
+def _all(scenarios: tuple[str, ...], scale: float) -> Iterator[dict[str, Any]]:
     """Each in a process of its own, so that none finds another's caches, threads or Spark; one after the other."""
     import subprocess
     import sys
@@ -59,7 +65,7 @@ def _all(scenarios: tuple[str, ...], scale: float, json: bool) -> list[dict[str,
 
     import msgspec
 
-    say, reports = output.progress_console().print, []
+    say = output.progress_console().print
     for number, scenario in enumerate(scenarios, 1):
         say(f"{number}/{len(scenarios)} {scenario}", end=" … ")
         begun = time.perf_counter()
@@ -71,10 +77,8 @@ def _all(scenarios: tuple[str, ...], scale: float, json: bool) -> list[dict[str,
         else:
             problem = (done.stderr.strip().splitlines() or ["no answer"])[-1]
             report = {"scenario": scenario, "met": False, "cases": [], "failed": problem}
-        reports.append(report)
         say(f"{'met' if report['met'] else 'MISSED'} in {time.perf_counter() - begun:.0f} s")
-        output.json_line(report) if json else _show(report)
-    return reports
+        yield report
 
 
 def _show(report: dict[str, Any]) -> None:

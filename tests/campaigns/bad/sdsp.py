@@ -103,6 +103,7 @@ def _fields() -> Iterator[Bad]:
 def _combinations() -> Iterator[Bad]:
     for name, frame in (
         ("delta and data", {**DELTA, "data": 1}),
+        ("delta and data, as a full frame has it", {"uid": "o", "serial": 1, "alg": "jp", "delta": [], "data": 1}),
         ("delta and dataUri", {**DELTA, "dataUri": "https://example.org/x"}),
         ("neither delta nor data nor frozen", {"uid": "object", "serial": 4}),
         ("delta without alg", {k: v for k, v in DELTA.items() if k != "alg"}),
