@@ -132,7 +132,7 @@ def test_two_pipelines_at_once_leave_each_row_once(lake: Lake, tmp_path: Path) -
     def land(own: Lander) -> None:
         try:
             for start in range(0, len(segments), 3):
-                both.wait(30)
+                both.wait(60)
                 own.land(segments[start : start + 3])
         except BaseException as error:
             both.abort()
@@ -187,6 +187,7 @@ def test_spark_reads_a_table_from_the_bucket(lake: Lake, tmp_path: Path) -> None
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(300)
 def test_the_command_lands_a_bucket_and_tells_no_secret(lake: Lake, server: str, tmp_path: Path) -> None:
     traffic = two_nodes(lake, tmp_path / "sealed", 46)
     settings = {"SYNCLINE_SEGMENTS_URL": lake.segments.url, "SYNCLINE_LAKE_URL": lake.tables.url}

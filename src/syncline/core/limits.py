@@ -57,6 +57,7 @@ LAKE_BUCKETS: Final = 16  # partitions of a keyed or state table, fixed when the
 LAKE_COMMIT_ATTEMPTS: Final = 8  # how often a batch is computed anew because somebody else committed first
 LAKE_PROBLEMS: Final = 1_000  # quarantined segments a run remembers by name; more are only counted
 LAKE_KEEP_VERSIONS_HOURS: Final = 168  # how long files that no snapshot names any more are kept
+LAKE_LAG_SECONDS: Final = 15.0  # how often a following pipeline looks how far behind it is
 LAKE_STORES: Final = 8  # clients of object stores a process keeps
 QUERY_SECONDS: Final = 30.0
 QUERY_MEMORY: Final = 1_024 * MIB

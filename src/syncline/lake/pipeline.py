@@ -115,7 +115,12 @@ class Pipeline:
                 self.summary.seconds = time.monotonic() - begun
                 return self.summary
             query = self._start({"processingTime": f"{seconds} seconds"})
+            looked = begun
             while not self._stopping.wait(0.2) and query.isActive:
+                if time.monotonic() - looked > limits.LAKE_LAG_SECONDS:
+                    with self._working:
+                        self.lag()
+                    looked = time.monotonic()
                 if time.monotonic() - swept > sweep_seconds:
                     self.sweep()
                     swept = time.monotonic()
@@ -133,7 +138,7 @@ class Pipeline:
         while True:
             try:
                 self.sweep()
-            except UnavailableError as error:  # a store that does not answer now is asked again
+            except (UnavailableError, OSError) as error:  # a store that does not answer now is asked again
                 log.warning("lake.unavailable", error=str(error))
             if self._stopping.wait(seconds):
                 return

@@ -130,6 +130,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, str], message
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(300)
 def test_a_query_follows_live_nodes(spark: Any, make_node: MakeNode, tmp_path: Path) -> None:
     nodes = [make_node(name, **{"api.token": "hunter2"}) for name in ("one", "two")]
     for node in nodes:
@@ -145,7 +146,7 @@ def test_a_query_follows_live_nodes(spark: Any, make_node: MakeNode, tmp_path: P
 
     def run() -> None:
         writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        writer.trigger(availableNow=True).start(str(tmp_path / "rows")).awaitTermination(60)
+        writer.trigger(availableNow=True).start(str(tmp_path / "rows")).awaitTermination(120)
 
     run()
     for node in nodes:

@@ -20,7 +20,7 @@ from tests.lake.source import stream
 from tests.lake.source.conftest import MakeNode, chirp
 from tests.nodes import NodeThread
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]  # half a minute each, unless the machine is busy
 
 
 def start(direction: str, node: NodeThread, folder: Path) -> subprocess.Popen[str]:
@@ -39,7 +39,7 @@ def start(direction: str, node: NodeThread, folder: Path) -> subprocess.Popen[st
 def killed_when(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
     """End the driver, and with it its Java, the moment something is seen."""
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     while not happened():
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
@@ -49,7 +49,7 @@ def killed_when(process: subprocess.Popen[str], happened: Callable[[], bool]) ->
 
 
 def finished(process: subprocess.Popen[str]) -> None:
-    told, _ = process.communicate(timeout=90)
+    told, _ = process.communicate(timeout=200)
     assert (process.returncode, told.split()) == (0, ["started", "done"])
 
 

@@ -18,7 +18,7 @@ from syncline.lake.source.publish import Publisher
 from tests.lake.source.conftest import MakeNode
 from tests.nodes import NodeThread
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 def texts(node: NodeThread) -> list[str]:
@@ -34,7 +34,7 @@ def publish(spark: Any, folder: Path, schema: str, **options: str) -> None:
     """Everything in the folder that was not published yet, in one batch."""
     stream = spark.readStream.schema(schema).json(str(folder / "rows")).coalesce(1)
     writer = stream.writeStream.format("syncline").option("checkpointLocation", str(folder / "checkpoint"))
-    writer.options(protocol="chirp", **options).trigger(availableNow=True).start().awaitTermination(60)
+    writer.options(protocol="chirp", **options).trigger(availableNow=True).start().awaitTermination(120)
 
 
 def forget_commits(folder: Path) -> None:
