@@ -151,8 +151,8 @@ class _Demo:
             rows = await table_rows(settings)
             if self._json:
                 output.json_line({"tables": rows})
-            elif rows:
-                lines = [(name, f"{n:,}", f"+{n - self._rows.get(name, 0):,}") for name, n in rows.items()]
+            elif any(rows.values()):
+                lines = [(name, f"{n:,}", f"+{n - self._rows.get(name, 0):,}") for name, n in rows.items() if n]
                 output.table(["table", "rows", "new"], lines)
                 sys.stdout.flush()
             self._rows = rows

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,10 @@ app = typer.Typer(help="Look into a node's journal, check it, copy it.", no_args
 
 @app.command()
 def inspect(context: typer.Context, json: JsonFlag = False) -> None:
-    """Show a journal in figures: epoch, range, verdicts by reason, what is sealed. The node may be running."""
+    """Show a journal in figures: epoch, range, verdicts by reason, what is sealed. The node may be running.
+
+    Example: [bold]syncline journal inspect --json[/bold]
+    """
     from syncline.formats.records import iso_time
     from syncline.journal.inspect import inspect
 
@@ -54,13 +57,15 @@ def verify(context: typer.Context, json: JsonFlag = False) -> None:
     """Check every row, blob and segment against its checksum, and that nothing is missing or there twice.
 
     Exits 4 if something is damaged. The node may be running.
+
+    Example: [bold]syncline journal verify[/bold]
     """
     from syncline.core.errors import CorruptionError
     from syncline.journal import LocalBlobs
     from syncline.journal.verify import verify
 
     settings = _settings(context)
-    with _progress("verifying") as progress:
+    with output.progress("verifying") as progress:
         found = verify(
             settings.journal_file,
             target=_target(settings),
@@ -101,7 +106,7 @@ def export(
     from syncline.journal.export import export
 
     query = RecordQuery(after=after, protocol=protocol, topic=topic, verdict=verdict, limit=2**62)
-    with _progress("exporting") as progress, _opened(file) as out:
+    with output.progress("exporting") as progress, _opened(file) as out:
         count = export(_settings(context).journal_file, query, out, format, progress)  # type: ignore[arg-type]
     if file != "-":
         found = {"file": file, "records": count}
@@ -114,10 +119,13 @@ def backup(
     file: Annotated[Path, typer.Argument(help="New file to write; never overwritten")],
     json: JsonFlag = False,
 ) -> None:
-    """Copy the journal while the node runs. The copy is checked page by page."""
+    """Copy the journal while the node runs. The copy is checked page by page.
+
+    Example: [bold]syncline journal backup copy.db[/bold]
+    """
     from syncline.journal.backup import backup
 
-    with _progress("copying") as progress:
+    with output.progress("copying") as progress:
         newest = backup(_settings(context).journal_file, file, progress)
     found = {"file": str(file), "newest": newest}
     output.json_line(found) if json else output.facts(found)
@@ -134,13 +142,15 @@ def recover(
     """Make a new journal of what is intact in a damaged one. The damaged files are put aside, never deleted.
 
     The node must be stopped. Exits 1 if records are lost, and says which.
+
+    Example: [bold]syncline journal recover[/bold]
     """
     from syncline.core.clock import SystemClock
     from syncline.core.keys import NodeKey
     from syncline.journal.recover import recover
 
     settings = _settings(context)
-    with _progress("recovering") as progress:
+    with output.progress("recovering") as progress:
         found = recover(
             settings.journal_file,
             node=NodeKey.load(settings.key_file).peer_id,
@@ -182,13 +192,3 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
         return
     with Path(file).open("xb") as out:
         yield out
-
-
-@contextlib.contextmanager
-def _progress(what: str) -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere."""
-    from rich.progress import Progress
-
-    with Progress(console=output.progress_console(), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)

@@ -15,7 +15,10 @@ app = typer.Typer(help="Show and make keys.", no_args_is_help=True)
 
 @app.command()
 def show(context: typer.Context, json: JsonFlag = False) -> None:
-    """Show the public names of this node's key. The secret is never shown."""
+    """Show the public names of this node's key. The secret is never shown.
+
+    Example: [bold]syncline keys show --json[/bold]
+    """
     from syncline.core.keys import NodeKey
 
     _print(NodeKey.load(invocation(context).settings().key_file), json=json)
@@ -23,7 +26,10 @@ def show(context: typer.Context, json: JsonFlag = False) -> None:
 
 @app.command()
 def new(path: Annotated[Path, typer.Argument(help="File to write; never overwritten")], json: JsonFlag = False) -> None:
-    """Make a key file that only its owner can read."""
+    """Make a key file that only its owner can read.
+
+    Example: [bold]syncline keys new link.key[/bold]
+    """
     from syncline.core.keys import NodeKey
 
     key = NodeKey.generate()

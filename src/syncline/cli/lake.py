@@ -47,7 +47,8 @@ def run(
 
     settings = invocation(context).settings()
     logs.configure(settings.log)
-    pipeline = _pipeline(settings, master, ship, conf or [], json)
+    with output.busy("starting Spark"):
+        pipeline = _pipeline(settings, master, ship, conf or [], json)
     if metrics_port is not None:
         from syncline.lake.metrics import serve_metrics
 
@@ -58,7 +59,10 @@ def run(
 
 @app.command()
 def tables(context: typer.Context, json: JsonFlag = False) -> None:
-    """Show the tables: rows, files, size and version."""
+    """Show the tables: rows, files, size and version.
+
+    Example: [bold]syncline lake tables --json[/bold]
+    """
     from syncline.lake.maintain import table_facts
 
     lake, known = _lake(invocation(context).settings()), _tables(None)
@@ -76,6 +80,8 @@ def audit(context: typer.Context, json: JsonFlag = False) -> None:
 
     These are records whose content the lake, judging the bytes again, found otherwise than the node did; accepted
     notifications without a matching verified header; and headers that do not link. With --json every finding is a line.
+
+    Example: [bold]syncline lake audit --json[/bold]
     """
     from syncline.core.errors import SynclineError
     from syncline.lake.audit import audit
@@ -142,7 +148,10 @@ def optimize(
     ] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Merge small files into larger ones. May run beside the pipeline."""
+    """Merge small files into larger ones. May run beside the pipeline.
+
+    Example: [bold]syncline lake optimize records --by-key[/bold]
+    """
     from syncline.lake.maintain import optimize
 
     done = optimize(_lake(invocation(context).settings()), _tables(names), by_key=by_key)
@@ -167,6 +176,8 @@ def vacuum(
 
     Records and segments are removed only if lake.records_days or lake.segments_days say so, and segments only once every
     table holds them.
+
+    Example: [bold]syncline lake vacuum --dry-run[/bold]
     """
     import datetime
 
@@ -190,6 +201,30 @@ def vacuum(
     output.table(["table", "files"], list(done["files"].items()), title="would remove" if dry_run else "removed")
     if "segments" in done:
         output.facts({"segments": done["segments"]})
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def cluster(
+    role: Annotated[str, typer.Argument(help="master or worker")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENT]…", help="Passed on to Spark, e.g. --host, --port, --cores")
+    ] = None,
+) -> None:
+    """Become the master or a worker of a Spark cluster, with the Spark and Java that pip installed.
+
+    Example: [bold]syncline lake cluster worker spark://host:7077 --cores 2 --memory 2g[/bold]
+    """
+    import os
+
+    from syncline.core.errors import UsageError
+
+    need_lake()
+    from syncline.lake.cluster import CLASSES, daemon
+
+    if role not in CLASSES:
+        raise UsageError(f"a cluster has a master and workers, no {role!r}")
+    command, variables = daemon(role, arguments or [])
+    os.execve(command[0], command, {**os.environ, **variables})  # noqa: S606 - no shell is wanted
 
 
 @app.command()
@@ -218,11 +253,15 @@ def export(
 
 @app.command()
 def warm(json: JsonFlag = False) -> None:
-    """Prepare Spark's Java on this machine so that it starts in about half the time. Takes half a minute, once."""
+    """Prepare Spark's Java on this machine so that it starts in about half the time. Takes half a minute, once.
+
+    Example: [bold]syncline lake warm[/bold]
+    """
     need_lake()
     from syncline.lake.warm import warm_up
 
-    archive = warm_up()
+    with output.busy("preparing Java"):
+        archive = warm_up()
     facts = {"archive": str(archive), "bytes": archive.stat().st_size}
     output.json_line(facts) if json else output.facts(facts)
 

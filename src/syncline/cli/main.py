@@ -40,7 +40,11 @@ COMMANDS: Final = {
 
 app = typer.Typer(
     name="syncline",
-    help="Lands decentralised pub/sub networks in Spark, with proof.",
+    help=(
+        "Lands decentralised pub/sub networks in Spark, with proof.\n\n"
+        "Example: [bold]syncline init my-node && cd my-node && syncline up[/bold]"
+    ),
+    epilog="A first look: [bold]syncline demo[/bold]. Every command has --help with an example, and most have --json.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

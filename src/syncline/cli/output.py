@@ -6,7 +6,8 @@ Colours appear only on a terminal. Progress and logs go to standard error, so th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +34,26 @@ def progress_console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing elsewhere; call what it gives with how much is done, and of how much."""
+    from rich.progress import Progress
+
+    with Progress(console=progress_console(), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Says on a terminal that something takes its time, and nothing elsewhere."""
+    if sys.stderr.isatty():
+        with progress_console().status(what):
+            yield
+    else:
+        yield
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:

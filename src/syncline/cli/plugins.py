@@ -9,7 +9,10 @@ from syncline.cli.common import JsonFlag
 
 
 def run(json: JsonFlag = False) -> None:
-    """List installed protocols, transports and other plug-ins."""
+    """List installed protocols, transports and other plug-ins.
+
+    Example: [bold]syncline plugins --json[/bold]
+    """
     from syncline.node.plugins import installed
 
     found = installed()

@@ -20,7 +20,10 @@ Uid = Annotated[str, typer.Argument(metavar="UID", help="The object")]
 
 @app.command("list")
 def list_(context: typer.Context, node: NodeUrl = None, json: JsonFlag = False) -> None:
-    """List the objects of a node."""
+    """List the objects of a node.
+
+    Example: [bold]syncline sdsp list --json[/bold]
+    """
     with _client(context, node) as client:
         objects = client.get("/sdsp/").json()["objects"]
     if json:
@@ -59,7 +62,10 @@ def cat(
 
 @app.command()
 def log(context: typer.Context, uid: Uid, node: NodeUrl = None, json: JsonFlag = False) -> None:
-    """List the frames a node has kept of an object, also those it refused."""
+    """List the frames a node has kept of an object, also those it refused.
+
+    Example: [bold]syncline sdsp log sat-1[/bold]
+    """
     import base64
 
     import msgspec
@@ -109,7 +115,10 @@ def diff(
 
 @app.command()
 def freeze(context: typer.Context, uid: Uid, node: NodeUrl = None, json: JsonFlag = False) -> None:
-    """Say that an object will not change any more. This cannot be undone."""
+    """Say that an object will not change any more. This cannot be undone.
+
+    Example: [bold]syncline sdsp freeze sat-1[/bold]
+    """
     with _client(context, node) as client:
         answer = client.post("/api/v1/publish/sdsp", {"do": "freeze", "uid": uid})
     output.json_line(answer) if json else print(f"{uid} is frozen at serial {answer['serial']}")

@@ -28,8 +28,7 @@ class Lag:
         journal = self._node.journal
         newest, sealed = journal.newest(), journal.sealed()
         landed = self._landed()
-        # A protocol whose last record landed is done, however far the others have got.
-        done = min((lsn for lsn in landed.values()), default=0)
+        # Each protocol has its own chain of segments, so each is looked at for itself.
         waiting = {name: self._waiting(name, lsn) for name, lsn in {**self._protocols(), **landed}.items()}
         behind = sum(found["records"] for found in waiting.values())
         oldest = min((found["oldest"] for found in waiting.values() if found["oldest"]), default=None)
@@ -39,7 +38,6 @@ class Lag:
             "sealed": sealed,
             "unsealed_records": newest - sealed,
             "landed": landed,
-            "landed_through": done,
             "not_landed": {name: found["records"] for name, found in waiting.items()},
             "not_landed_records": behind,
             "behind_seconds": 0.0 if oldest is None else round((self._node.clock.now() - oldest) / 1e6, 3),

@@ -117,7 +117,7 @@ def _pages() -> dict[str, Part]:
     facts = _struct(name=TEXT, rows=WHOLE, files=WHOLE, bytes=WHOLE, version=WHOLE, doc=TEXT)
     rows = _struct(table=TEXT, doc=TEXT, total=WHOLE, columns=_list(TEXT), rows=_list(_list({})))
     lag = _struct(
-        epoch=TEXT, newest=WHOLE, sealed=WHOLE, unsealed_records=WHOLE, landed=OBJECT, landed_through=WHOLE,
+        epoch=TEXT, newest=WHOLE, sealed=WHOLE, unsealed_records=WHOLE, landed=OBJECT,
         not_landed=OBJECT, not_landed_records=WHOLE, behind_seconds=NUMBER, has_tables=FLAG,
     )  # fmt: skip
     satellite = _struct(

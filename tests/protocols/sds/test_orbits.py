@@ -59,3 +59,13 @@ def test_a_catalogue_number_too_long_for_the_package_does_not_matter() -> None:
 def test_elements_that_lack_something_are_named() -> None:
     with pytest.raises(UsageError, match="propagating needs EPOCH, INCLINATION"):
         Orbit({name: value for name, value in satellite_updates()[0].items() if name not in ("EPOCH", "INCLINATION")})
+
+
+@pytest.mark.parametrize("text", ["2026-03-01T00:45:59", "2026-03-01T00:45:59Z", "2026-03-01T00:45:59.000000"])
+def test_an_epoch_is_read_in_any_form_the_standard_allows(text: str) -> None:
+    assert Orbit({**satellite_updates()[0], "EPOCH": text}).epoch == micros(2026, 3, 1) + 2_759_000_000
+
+
+def test_an_epoch_that_is_no_time_is_refused() -> None:
+    with pytest.raises(UsageError, match="EPOCH"):
+        Orbit({**satellite_updates()[0], "EPOCH": "yesterday"})

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
-from syncline.core.errors import MissingError, UsageError
+from syncline.core.errors import DecodeError, MissingError, UsageError
 from syncline.protocols.sds.omm import to_keywords
+from syncline.protocols.sds.rules import parse_time
 
 EARTH_RADIUS: Final = 6378.137  # km, WGS 84
 FLATTENING: Final = 1 / 298.257223563
@@ -52,7 +54,7 @@ class Orbit:
         about = str(fields.get("OBJECT_NAME") or fields.get("NORAD_CAT_ID", ""))
         if missing := [name for name in NEEDED if fields.get(name) in (None, "")]:
             raise UsageError(f"propagating needs {', '.join(missing)}", about=about)
-        fields["EPOCH"] = str(fields["EPOCH"]).removesuffix("Z")
+        fields["EPOCH"] = _epoch(str(fields["EPOCH"]), about)
         fields["NORAD_CAT_ID"] = 0  # the package knows numbers up to 339999 only, and no motion depends on it
         self._satellite = api.Satrec()
         try:
@@ -103,6 +105,15 @@ def sidereal(at: int) -> float:
         67_310.54841 + (876_600 * 3_600 + 8_640_184.812866) * century + 0.093104 * century**2 - 6.2e-6 * century**3
     )
     return math.radians((seconds / 240) % 360)
+
+
+def _epoch(text: str, about: str) -> str:
+    """The time in the one form the package reads; CCSDS lets the fraction and the Z be there or not."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=parse_time(text, "EPOCH"))
+    except DecodeError as error:
+        raise UsageError(str(error), about=about) from None
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}"
 
 
 def _sgp4() -> tuple[Any, Any]:

@@ -1,0 +1,102 @@
+"""What the container files say can be true: commands, settings, ports and metrics in them exist. Nothing is built here."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from syncline.core.settings import CORE_SECTIONS, variable_of
+from syncline.node.plugins import protocol_sections
+from tests.cli.conftest import Run, run, up
+from tests.cli.test_help import calls, check
+
+__all__ = ["run"]
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = {name: service for name, service in SERVICES.items() if service["image"] == "syncline"}
+DASHBOARD = json.loads((ROOT / "deploy/grafana/dashboards/syncline.json").read_text())
+
+
+def test_the_services_are_nodes_a_cluster_a_pipeline_and_metrics() -> None:
+    assert sorted(SERVICES) == [
+        "grafana", "node-a", "node-b", "pipeline", "prometheus", "spark-master", "spark-worker",
+    ]  # fmt: skip
+    assert SERVICES["spark-worker"]["deploy"]["replicas"] == 2
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_service_runs_commands_that_exist(name: str) -> None:
+    service = OURS[name]
+    if "entrypoint" in service:  # a shell with one line
+        found = calls(service["command"][0].replace(";", " && "))
+        assert found[-1] == ["up"]
+    else:
+        found = [service["command"]]
+    for call in found:
+        if call[:2] == ["lake", "cluster"]:
+            assert call[2] in ("master", "worker")
+        else:
+            check(call)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_service_sets_settings_that_exist(name: str) -> None:
+    sections = {**CORE_SECTIONS, **protocol_sections()}
+    known = {
+        variable_of(f"{section}.{field}") for section, kind in sections.items() for field in kind.__struct_fields__
+    }
+    assert set(OURS[name].get("environment", {})) <= known
+
+
+def test_every_volume_and_file_that_is_mounted_is_there() -> None:
+    mounts = [mount.split(":") for service in SERVICES.values() for mount in service.get("volumes", [])]
+    for source, target, *_ in mounts:
+        assert target.startswith("/")
+        assert (ROOT / source).is_dir() if source.startswith("./") else source in COMPOSE["volumes"], source
+    assert all(port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", []))
+
+
+def test_prometheus_scrapes_the_nodes_with_the_token() -> None:
+    scrape = yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["scrape_configs"][0]
+    assert scrape["static_configs"] == [{"targets": ["node-a:7070", "node-b:7070"]}]
+    assert scrape["authorization"]["credentials"] == "${SYNCLINE_API_TOKEN}"
+    hosts = OURS["node-a"]["environment"]["SYNCLINE_API_HOSTS"].split(",")
+    assert {"node-a", "node-b"} <= set(hosts)  # else the guard would answer 421
+
+
+def test_every_metric_of_the_grafana_dashboard_is_one_a_node_has(run: Run, tmp_path: Path) -> None:
+    wanted = {
+        name
+        for panel in DASHBOARD["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"syncline_[a-z0-9_]+", target["expr"])
+    }
+    assert len(wanted) > 10
+    assert run("init").returncode == 0
+    with up(tmp_path) as ready, httpx.Client(base_url=ready["url"]) as node:
+        assert node.post("/api/v1/publish/sdsp", json={"uid": "x", "topic": "t", "data": 1}).is_success
+        exposed = node.get("/metrics").text
+    assert sorted(wanted - set(re.findall(r"^(syncline_[a-z0-9_]+)[ {]", exposed, re.MULTILINE))) == []
+    assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {"prometheus"}
+
+
+def test_the_image_is_built_from_what_is_in_the_tree() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    copied = [part for line in lines if line.startswith("COPY") for part in line.split()[1:-1]]
+    assert [part for part in copied if not (ROOT / part).exists()] == []
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert not set(copied) & set(ignored)
+    entry = next(json.loads(line.removeprefix("ENTRYPOINT ")) for line in lines if line.startswith("ENTRYPOINT"))
+    command = next(json.loads(line.removeprefix("CMD ")) for line in lines if line.startswith("CMD"))
+    health = next(line.partition("CMD ")[2] for line in lines if line.startswith("HEALTHCHECK"))
+    for call in ([*entry, *command], json.loads(health)):
+        assert call[0] == "syncline"
+        check(shlex.split(shlex.join(call))[1:])
