@@ -14,7 +14,7 @@ from syncline.lake.segments import Segment, list_segments
 from syncline.lake.stages import built_in_stages
 from syncline.testing.segments import FakeJournal
 from syncline.testing.traffic import Traffic, seal
-from tests.lake.conftest import command
+from tests.lake.conftest import command, rows
 from tests.lake.truth import assert_tables_equal
 
 
