@@ -14,10 +14,11 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.cli.conftest import PROGRAM, environment, up
 
+expect.set_options(timeout=20_000)  # a busy machine is not a failure
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -33,8 +33,16 @@ def show(page: Page, demo: dict[str, Any]) -> Callable[[str], Page]:
     return show
 
 
-def numbers(cells: Locator) -> list[int]:
-    return [int(text.replace(",", "")) for text in cells.all_inner_texts()]
+def cells(rows: Locator) -> list[list[str]]:
+    """The text of every cell, read at one moment: the page draws its tables anew all the time."""
+    found: list[list[str]] = rows.evaluate_all(
+        "rows => rows.map((row) => [...row.cells].map((cell) => cell.innerText))"
+    )
+    return found
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def test_the_overview_shows_throughput_verdicts_and_how_far_the_lake_is_behind(
@@ -46,21 +54,19 @@ def test_the_overview_shows_throughput_verdicts_and_how_far_the_lake_is_behind(
     assert [text.split()[0] for text in legend.all_inner_texts()] == list(PROTOCOLS)
     expect(page.get_by_role("img", name="throughput").locator("polygon")).to_have_count(5)
     before = api.get("/api/v1/status").json()["statistics"]["verdicts"]
+    before_lag = api.get("/api/v1/lag/").json()
     page.wait_for_timeout(6_000)  # a chart worth a picture
     table = page.get_by_role("region", name="verdicts with reasons")
-    shown = {
-        "/".join(row.locator("td").all_inner_texts()[:3]): numbers(row.locator("td.number"))[0]
-        for row in table.locator("tbody tr").all()
-    }
+    shown = {"/".join(row[:3]): number(row[3]) for row in cells(table.locator("tbody tr"))}
     after = api.get("/api/v1/status").json()["statistics"]["verdicts"]
     assert set(before) <= set(shown) <= set(after)
     assert all(before[name] <= shown[name] for name in before)
     assert all(shown[name] <= after[name] for name in shown)
     assert any(name.startswith("sds/reject/") for name in shown)
-    lag = api.get("/api/v1/lag/").json()
     steps = page.get_by_role("region", name="From journal to lake").locator(".step b")
-    kept, sealed, landed = numbers(steps)
-    assert 0 < landed <= sealed <= kept <= lag["newest"]
+    kept, sealed, landed = map(number, steps.all_inner_texts())
+    assert before_lag["sealed"] <= sealed <= kept
+    assert 0 < landed <= kept <= api.get("/api/v1/lag/").json()["newest"]
     expect(page.locator("#behind")).to_contain_text("behind")
     keep("overview")
 
@@ -79,8 +85,8 @@ def test_the_stream_is_filtered_and_a_record_is_shown_as_bytes_meaning_and_verdi
     expect(page.locator("tbody .accept")).to_have_count(0)
     expect(rows.first).to_contain_text("sds")
     assert page.get_by_label("protocol").input_value() == "sds"
-    assert {row.locator("td").nth(3).inner_text() for row in rows.all()} == {"reject"}
     page.get_by_role("button", name="Pause").click()
+    assert {(row[1], row[3]) for row in cells(rows)} == {("sds", "reject")}
     forged = page.locator("tr", has_text="invalid_signature").first
     forged.get_by_role("link").click()
     expect(page.get_by_role("heading", name="Record")).to_be_visible()
@@ -99,9 +105,8 @@ def test_the_peers_page_draws_and_lists_everybody(show: Callable[[str], Page], a
     rows = page.get_by_role("region", name="peers").locator("tbody tr")
     expect(rows.nth(3)).to_be_visible()
     known = {(peer["protocol"], peer["peer"]) for peer in api.get("/api/v1/peers").json()["peers"]}
-    listed = {
-        (row.locator("td").first.inner_text(), row.locator("td .mono").get_attribute("title")) for row in rows.all()
-    }
+    pairs = "rows => rows.map((row) => [row.cells[0].innerText, row.cells[1].firstChild.title])"
+    listed = set(map(tuple, rows.evaluate_all(pairs)))
     steady = {pair for pair in known if pair[0] in ("relay", "svs")}  # the misbehaving peer comes and goes
     assert steady <= listed
     expect(page.locator("svg text", has_text="basalt")).to_be_visible()
@@ -123,7 +128,7 @@ def test_an_object_is_shown_at_every_moment_of_its_life(
     slider.press("ArrowRight")
     shown = page.get_by_role("region", name="Object").locator("pre")
     serial = int(slider.input_value())
-    expect(shown).to_contain_text(f'"revision": {serial}')
+    expect(shown).to_contain_text(f'"revision": {serial},')
     assert json.loads(shown.inner_text()) == api.get(f"/sdsp/flight-log?at={serial}").json()["value"]
     expect(page.get_by_role("region", name="What this serial changed")).to_contain_text(f"replace /revision = {serial}")
 
@@ -142,9 +147,9 @@ def test_the_map_puts_every_satellite_where_the_api_says(
     dot = page.locator(".sat", has_text="DEMO-1A")
     x, y = map(float, re.findall(r"[\d.]+", dot.get_attribute("transform") or ""))
     there = places["DEMO-1A"]
-    assert y == pytest.approx((90 - there["latitude"]) * 3, abs=3)
+    assert y == pytest.approx((90 - there["latitude"]) * 3, abs=6)
     across = abs(x - (there["longitude"] + 180) * 3)
-    assert min(across, 1080 - across) < 12  # a few seconds of flight, at most near a pole
+    assert min(across, 1080 - across) < 24  # some seconds of flight, at most near a pole
     assert 400 < there["altitude"] < 700
 
 
@@ -152,7 +157,7 @@ def test_tables_show_their_rows_and_grow(show: Callable[[str], Page], api: httpx
     page = show("tables")
     row = page.locator("tr", has=page.get_by_role("link", name="relay_messages", exact=True))
     expect(row).to_be_visible()
-    [shown] = numbers(row.locator("td:nth-child(2)"))
+    shown = number(cells(row)[0][1])
     now = {each["name"]: each["rows"] for each in api.get("/api/v1/tables/").json()["tables"]}
     assert 0 < shown <= now["relay_messages"]
     expect(row.locator("td.number").first).not_to_have_text(f"{shown:,}", timeout=30_000)
