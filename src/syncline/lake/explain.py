@@ -16,6 +16,7 @@ from syncline.core.record import Record, RecordName
 from syncline.core.verdict import Outcome, Reason, Verdict
 from syncline.formats.records import RECORD_SCHEMA, from_arrow, to_arrow
 from syncline.lake.blobs import with_raw
+from syncline.lake.deltas import open_delta
 from syncline.lake.query import Queries
 from syncline.lake.roots import Lake
 from syncline.lake.stages import ProtocolStages, Stages
@@ -48,7 +49,7 @@ def explain(lake: Lake, queries: Queries, stages: Stages, text: str) -> Explanat
         segment=_segment(queries, record.name),
         lake_verdict=judged_again(lake, own, record),
         copies=_copies(queries, record),
-        rows={name: rows for name, rows in _rows(queries, own, record) if rows},
+        rows={name: rows for name, rows in _rows(lake, queries, own, record) if rows},
     )
 
 
@@ -104,13 +105,15 @@ def _copies(queries: Queries, record: Record) -> list[str]:
 
 
 def _rows(
-    queries: Queries, stages: ProtocolStages | None, record: Record
+    lake: Lake, queries: Queries, stages: ProtocolStages | None, record: Record
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     for table in (REJECTED, AUDIT):
         yield table.name, _of_arrival(queries, table, record)
     if stages is None:
         return
     for rule in stages.keyed:
+        if not rule.table.named and open_delta(lake.table(rule.table.name)) is None:
+            continue  # a schema that never occurred
         rows = _of_message(queries, rule.table, record)
         yield rule.table.name, rows
         for state in stages.states:
