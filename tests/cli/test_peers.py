@@ -47,6 +47,9 @@ def test_pools_are_shown_by_height_with_who_is_asked_first(node: NodeThread) -> 
     assert "head 5, synced; 0 nodes" in table
     sent = json.loads(ask(node, "pub", "shrex", "5", CHAIN[4].data_hash.hex(), "--json"))
     assert (sent["height"], sent["sent"]) == ("5", 0)
+    shown = [json.loads(line) for line in ask(node, "tail", "--protocol", "shrex", "-e", "--json").splitlines()]
+    assert [(record["kind"], record["seq"]) for record in shown[-2:]] == [("header", "5"), ("notification", "5")]
+    assert shown[-1]["key"] == CHAIN[4].data_hash.hex()
 
 
 def test_peers_of_one_protocol_can_be_chosen(node: NodeThread) -> None:

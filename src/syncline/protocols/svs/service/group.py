@@ -11,12 +11,10 @@ The conversation is `session`, its network `wiring`; here are the tasks around t
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random, SystemRandom
-from typing import Protocol
 
 import anyio
 import structlog
@@ -29,39 +27,18 @@ from syncline.formats.ndn.names import Name, parse, text
 from syncline.networks.ndn.bell import Bell
 from syncline.networks.ndn.client import Attachment, attached
 from syncline.networks.ndn.endpoint import Request as Asked
-from syncline.protocols.svs.rules.judge import Judged, examine
 from syncline.protocols.svs.rules.trust import Signers, Trust
+from syncline.protocols.svs.service.callbacks import Callback, FailureCallback, Filter, call, guarded, safely
+from syncline.protocols.svs.service.intake import Intake, Judging
 from syncline.protocols.svs.service.outbox import Outbox, Request
 from syncline.protocols.svs.service.stores import MemoryStore, Store
 from syncline.protocols.svs.service.stream import Buffer, Publications
 from syncline.protocols.svs.service.wiring import Wiring
-from syncline.protocols.svs.session import Action, Deliver, Failure, Judge, Options, Publication, Session, Skipped
-from syncline.protocols.svs.wire.mapping import MappingEntry, timestamp_block
+from syncline.protocols.svs.session import Action, Deliver, Failure, Judge, Options, Session, Skipped
+from syncline.protocols.svs.wire.mapping import timestamp_block
 from syncline.protocols.svs.wire.naming import MappingName, OuterName
 
 log = structlog.get_logger()
-Callback = Callable[[Publication], Awaitable[None] | None]
-FailureCallback = Callable[[Failure], None]
-Filter = Callable[[MappingEntry], bool]
-
-
-class Intake(Protocol):
-    """Judges fetched packets, and keeps them where there is something to keep them in."""
-
-    async def take(self, packets: Sequence[tuple[bytes, str]]) -> list[Judged]:
-        """(packet, peer) in, verdicts out in the same order; what is accepted is kept when this returns."""
-        ...
-
-
-class Judging:
-    """An intake that only judges."""
-
-    def __init__(self, group: Name, trust: Trust) -> None:
-        self._group = group
-        self._trust = trust
-
-    async def take(self, packets: Sequence[tuple[bytes, str]]) -> list[Judged]:
-        return [examine(wire, self._group, self._trust) for wire, _ in packets]
 
 
 class Subscription:
@@ -147,13 +124,13 @@ class Group:
         `filter` sees the mapping entry before anything is fetched. An async callback is awaited; while the application
         is busy with many publications, no more are fetched.
         """
-        return self._subscribed(self._session.subscribe(_name(prefix), _guarded(filter)), callback)
+        return self._subscribed(self._session.subscribe(_name(prefix), guarded(filter)), callback)
 
     def subscribe_to_producer(
         self, prefix: str | Name, callback: Callback, *, filter: Filter | None = None
     ) -> Subscription:
         """Call back with every publication of the nodes below `prefix`, whatever its name."""
-        return self._subscribed(self._session.subscribe_to_producer(_name(prefix), _guarded(filter)), callback)
+        return self._subscribed(self._session.subscribe_to_producer(_name(prefix), guarded(filter)), callback)
 
     def publications(
         self, prefix: str | Name = "/", *, producer: str | Name | None = None, filter: Filter | None = None
@@ -253,7 +230,7 @@ class Group:
                 self.failures += action.final
                 log.info("svs_failure", group=text(self.name), node=action.node, low=action.low, step=action.step)
                 for callback in self._on_failure:
-                    _safely(callback, action)
+                    safely(callback, action)
             elif isinstance(action, Skipped):
                 self.skipped += action.high - action.low + 1
                 log.info("svs_skipped", group=text(self.name), reason=action.reason, low=action.low, high=action.high)
@@ -276,7 +253,7 @@ class Group:
                 for number in delivery.subscriptions:
                     callback = self._callbacks.get(number)
                     if callback is not None:
-                        await _call(callback, delivery.publication)
+                        await call(callback, delivery.publication)
                 self._session.delivered(anyio.current_time())
                 self._bell.ring()
 
@@ -354,34 +331,3 @@ async def join(
 
 def _name(name: str | Name) -> Name:
     return parse(name) if isinstance(name, str) else name
-
-
-def _guarded(filter: Filter | None) -> Filter | None:
-    """A filter of the application's that raises lets nothing pass."""
-    if filter is None:
-        return None
-
-    def guarded(entry: MappingEntry) -> bool:
-        try:
-            return filter(entry)
-        except Exception:
-            log.exception("svs_filter_failed", seq=entry.seq)
-            return False
-
-    return guarded
-
-
-async def _call(callback: Callback, publication: Publication) -> None:
-    try:
-        waiting = callback(publication)
-        if inspect.isawaitable(waiting):
-            await waiting
-    except Exception:
-        log.exception("svs_callback_failed", topic=publication.topic, seq=publication.seq)
-
-
-def _safely(callback: FailureCallback, failure: Failure) -> None:
-    try:
-        callback(failure)
-    except Exception:
-        log.exception("svs_callback_failed", node=failure.node, seq=failure.low)
