@@ -37,3 +37,5 @@ def test_spark_adds_the_answer_to_the_rows_as_they_are(spark: Any) -> None:
     checked = frame.transform(signature_checked("key", "seal", "data"))
     assert checked.columns == ["n", "key", "seal", "data", "holds"]
     assert [row.holds for row in checked.orderBy("n").collect()] == [row[3] for row in ROWS]
+    few = frame.transform(signature_checked("key", "seal", "data", keep=["n"])).orderBy("n")
+    assert [tuple(row) for row in few.collect()] == [(number, row[3]) for number, row in enumerate(ROWS)]

@@ -154,11 +154,12 @@ def test_what_cannot_be_propagated_says_why() -> None:
         ({**good, "MEAN_ELEMENT_THEORY": "DSST"}, "elements of DSST, not of SGP4"),
         ({**good, "MEAN_MOTION": 0.0}, "no mean motion"),
         ({**good, "INCLINATION": None}, "no INCLINATION"),
+        ({**good, "MEAN_ANOMALY": float("nan")}, "the elements give no place"),
         ({**good, "BSTAR": None}, None),
     ]
     [batch] = propagated(batch_of([case for case, _ in cases]), moments(datetime.datetime(2000, 6, 28)))
     assert batch.column("error").to_pylist() == [why for _, why in cases]
-    assert [value is None for value in batch.column("x").to_pylist()] == [True] * 4 + [False]
+    assert [value is None for value in batch.column("x").to_pylist()] == [True] * 5 + [False]
     with pytest.raises(UsageError, match="no time"):
         moments([])
 

@@ -72,7 +72,11 @@ def _states(elements: Any, at: npt.NDArray[np.int64]) -> pa.RecordBatch:
     errors: list[list[str | None]] = [[problem] * len(at) for problem in problems]
     for index, row in enumerate(good):
         state[row, :, :3], state[row, :, 3:] = places[index], speeds[index]
-        errors[row] = [api.SGP4_ERRORS[code] if code else None for code in codes[index].tolist()]
+        finite = np.isfinite(state[row]).all(axis=1).tolist()
+        errors[row] = [
+            api.SGP4_ERRORS[code] if code else None if known else "the elements give no place"
+            for code, known in zip(codes[index].tolist(), finite, strict=True)
+        ]
     flat = [text for texts in errors for text in texts]
     return _batch(elements, at, state.reshape(-1, 6), flat)
 

@@ -4,7 +4,7 @@ shuffle. For notebooks and jobs of your own; the pipeline itself does not pass t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -70,18 +70,25 @@ def _compared(records: DataFrame, table: Table, choose: Callable[[Verified], pa.
     return records.select(RECORD_SCHEMA.names).mapInArrow(compare, _spark_schema(schema))
 
 
-def signature_checked(public: str = "public_key", signature: str = "signature", signed: str = "signed") -> Transform:
-    """Any rows with a key, a signature and the signed bytes → the same rows with `holds`, null where one is absent."""
+def signature_checked(
+    public: str = "public_key", signature: str = "signature", signed: str = "signed", keep: Sequence[str] | None = None
+) -> Transform:
+    """Any rows with a key, a signature and the signed bytes → the same rows with `holds`, null where one is absent.
+
+    `keep` names the columns to keep, if not all: signed bytes that nobody needs again need not travel back.
+    """
 
     def checked(rows: DataFrame) -> DataFrame:
         from pyspark.sql.types import BooleanType, StructType
 
+        kept = rows.columns if keep is None else list(keep)
+
         def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 holds = signatures_hold(*(batch.column(name) for name in (public, signature, signed)))
-                yield pa.RecordBatch.from_arrays([*batch.columns, holds], [*batch.schema.names, "holds"])
+                yield pa.RecordBatch.from_arrays([*map(batch.column, kept), holds], [*kept, "holds"])
 
-        return rows.mapInArrow(check, StructType([*rows.schema.fields]).add("holds", BooleanType()))
+        return rows.mapInArrow(check, StructType([rows.schema[name] for name in kept]).add("holds", BooleanType()))
 
     return checked
 
