@@ -38,6 +38,7 @@ PAYLOAD: Final = 400  # bytes, about an OMM
 def run(scale: float = 1.0) -> dict[str, Any]:
     """Check `scale` times two hundred thousand signatures, and a quarter and a sixteenth of them."""
     spark = start_session(SessionOptions(master=f"local[{CORES}]"))
+    spark.conf.set("spark.sql.files.minPartitionNum", FILES)  # small tasks, so that no core waits for the other
     rows = _messages(max(int(ROWS * scale), 1_600))
     sizes = [len(rows) // 16, len(rows) // 4, len(rows)]
     with tempfile.TemporaryDirectory() as folder:
