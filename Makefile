@@ -13,10 +13,10 @@ help:            ## Show this list
 run: $(READY)    ## Set up, then run the demo
 	$(BIN)/syncline demo
 
-test: $(READY)   ## Set up, then lint, type-check and run all tests
+test: $(READY)   ## Set up, then lint, type-check and run all tests but the slow ones
 	$(PYTHON) tools/setup.py --tests
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -q --ignore=tests/campaigns
+	$(BIN)/python -m pytest -q --ignore=tests/campaigns -m "not slow"
 
 setup: $(READY)  ## Make the virtual environment and install the pinned packages
 
@@ -30,8 +30,9 @@ check: $(READY)  ## Lint, type-check and check who imports whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-campaigns: $(READY) ## Run the fault campaigns in their short form (LONG=1: in full), then write docs/reliability.md
+campaigns: $(READY) ## Run the slow tests and the fault campaigns (LONG=1: in full), then write docs/reliability.md
 	$(PYTHON) tools/setup.py --tests
+	$(BIN)/python -m pytest -q --ignore=tests/campaigns -m slow
 	rm -f build/figures.ndjson
 	SYNCLINE_LONG=$(LONG) SYNCLINE_FIGURES=build/figures.ndjson $(BIN)/python -m pytest -q -s tests/campaigns; \
 	  code=$$?; $(BIN)/python -m tools.reliability; exit $$code

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-pytestmark = [pytest.mark.browser, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark]
 Keep = Callable[[str], None]
 PROTOCOLS = ("relay", "sds", "sdsp", "shrex", "svs")
 PAGES = ("", "records", "peers", "objects", "objects/flight-log", "map", "tables", "tables/records")

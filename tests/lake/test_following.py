@@ -57,6 +57,7 @@ def wait_for(process: subprocess.Popen[str], port: int, records: int) -> dict[st
     return metrics(port)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(400)  # half a minute, unless the machine is busy
 def test_a_following_pipeline_tells_its_numbers_and_stops_after_the_batch_at_hand(tmp_path: Path) -> None:

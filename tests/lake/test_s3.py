@@ -186,6 +186,7 @@ def test_spark_reads_a_table_from_the_bucket(lake: Lake, tmp_path: Path) -> None
     assert found.num_rows == len(traffic.truth.published)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_the_command_lands_a_bucket_and_tells_no_secret(lake: Lake, server: str, tmp_path: Path) -> None:

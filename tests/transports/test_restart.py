@@ -53,10 +53,10 @@ async def main(url, file, uid):
     state = State.from_bytes(kept.read_bytes()) if kept.exists() else None
     async with open_nats(url) as transport, follow(transport, uid, state=state) as object:
         async for event in object:
+            print(type(event).__name__, event.serial, object.value["n"], flush=True)
             fresh = kept.with_suffix(".new")
             fresh.write_bytes(object.state.to_bytes())
             fresh.replace(kept)
-            print(type(event).__name__, event.serial, object.value["n"], flush=True)
 
 anyio.run(main, *sys.argv[1:], backend="trio")
 """
@@ -148,8 +148,8 @@ async def test_a_follower_killed_mid_stream_hears_the_rest_without_loss_or_repea
         heard = [*program.lines(10), *program.kill()]
         for n in range(21, 31):
             await sat.update({**sat.value, "n": n})
-        again = Program(FOLLOW, nats_server.url, str(tmp_path / "state"), uid)
         kept = State.from_bytes((tmp_path / "state").read_bytes()).serial
+        again = Program(FOLLOW, nats_server.url, str(tmp_path / "state"), uid)
         rest = again.lines(30 - kept)
         again.kill()
     assert heard[0] == ["Ready", "0", "0"]

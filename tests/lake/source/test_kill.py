@@ -20,7 +20,11 @@ from tests.lake.source import stream
 from tests.lake.source.conftest import MakeNode, chirp
 from tests.nodes import NodeThread
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]  # half a minute each, unless the machine is busy
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(400),
+]  # half a minute each, unless the machine is busy
 
 
 def start(direction: str, node: NodeThread, folder: Path) -> subprocess.Popen[str]:
