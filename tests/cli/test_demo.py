@@ -15,6 +15,7 @@ import pytest
 from tests.cli.conftest import PROGRAM, environment
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(240)
 def test_a_fixed_amount_lands_in_a_table_of_every_protocol(tmp_path: Path) -> None:

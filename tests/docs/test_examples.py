@@ -21,6 +21,7 @@ def test_a_tutorial_works(page: Path, tmp_path: Path) -> None:
     run_page(page, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(

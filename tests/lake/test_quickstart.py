@@ -24,6 +24,7 @@ def trimmed(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(400)  # half a minute, unless the machine is busy
 def test_every_block_runs_and_prints_what_the_page_shows(tmp_path: Path) -> None:
