@@ -70,6 +70,7 @@ class About(NamedTuple):
     newest: int  # lsn; the newest record is never removed
 
 
+_SIZES: Final = (1, 8, 64, 128, 256, limits.JOURNAL_INSERT_ROWS)  # rows of the statements kept prepared
 _DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _registering = threading.Lock()
 
@@ -161,13 +162,24 @@ def insert(
     Every statement lets go of the interpreter's lock and must win it back from a busy event loop, which takes longer
     than inserting a row. So there are statements for a few sizes, and the places left over are filled with NULLs.
     """
-    largest = limits.JOURNAL_INSERT_ROWS
-    for start in range(0, len(rows), largest):
-        chunk = rows[start : start + largest]
-        size = next(size for size in (1, 8, 64, 256, largest) if size >= len(chunk))
-        width = len(chunk[0])
-        filling = (None,) * (width * (size - len(chunk)))
-        connection.execute(_insert(into, select, width, size), (*bindings, *chain.from_iterable(chunk), *filling))
+    for start in range(0, len(rows), limits.JOURNAL_INSERT_ROWS):
+        chunk = rows[start : start + limits.JOURNAL_INSERT_ROWS]
+        insert_values(connection, into, select, list(chain.from_iterable(chunk)), len(chunk), bindings)
+
+
+def insert_values(
+    connection: apsw.Connection,
+    into: str,
+    select: str,
+    values: list[Any],
+    rows: int,
+    bindings: tuple[Any, ...] = (),
+) -> None:
+    """The same for the values of all rows, one after the other, of which there are few enough for one statement."""
+    size = next(size for size in _SIZES if size >= rows)
+    width = len(values) // rows
+    filling = (None,) * (width * (size - rows))
+    connection.execute(_insert(into, select, width, size), (*bindings, *values, *filling))
 
 
 @cache

@@ -19,7 +19,7 @@ from syncline.core.crash import crash_point
 from syncline.core.errors import ConflictError, CorruptionError, UnavailableError
 from syncline.core.verdict import Outcome, Reason, ignore
 from syncline.journal import state
-from syncline.journal.database import About, failures, insert
+from syncline.journal.database import About, failures, insert, insert_values
 from syncline.journal.disk import Intake, Watermark
 from syncline.journal.index import Entry, Index, Slice, moment, taken
 from syncline.journal.mark import Mark
@@ -154,25 +154,28 @@ class Writer:
         the whole commit runs beside the loop; with five it hardly ever does.
         """
         group, lsn, names = Group(self.newest, self._quiet), self.newest, set[bytes]()
-        rows, entries, accept = group.rows, group.entries, Outcome.ACCEPT
+        values: list[Any] = []
+        entries, accept, protocols = group.entries, Outcome.ACCEPT, self._protocols
         for submission in submissions:
             if submission.state:
                 return None
             for arrival, row, terms in submission.items:
-                if arrival.verdict is not accept or arrival.protocol not in self._protocols:
+                if arrival.verdict is not accept or arrival.protocol not in protocols:
                     return None
                 lsn += 1
                 name, expires_at = terms[0], arrival.expires_at
                 names.add(name)
-                rows.append((lsn, *row, name))
+                values.append(lsn)
+                values += row
+                values.append(name)
                 entries.append((lsn, FOREVER if expires_at is None else expires_at, terms))
-        distinct = len(names) == len(rows)
-        if not distinct or not 0 < len(names) <= limits.JOURNAL_INSERT_ROWS or self._index.due():
+        count = lsn - self.newest
+        if len(names) != count or not 0 < count <= limits.JOURNAL_INSERT_ROWS or self._index.due():
             return None
         if self._index.remembers(names, now):
             return None
         try:
-            insert(self._connection, "INSERT INTO records", _UNLESS_TAKEN, rows, (moment(now),))
+            insert_values(self._connection, "INSERT INTO records", _UNLESS_TAKEN, values, count, (moment(now),))
         except apsw.ConstraintError:  # an older record bears one of the names
             return None
         for submission in submissions:
