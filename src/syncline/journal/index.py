@@ -7,14 +7,13 @@ entries of the newest records and are read from them again when the journal open
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import apsw
 
 from syncline.core import limits
 from syncline.journal.rows import SELECT
-from syncline.journal.terms import Lexicon, Span, Terms, entries, expiry_of, lsn_of
+from syncline.journal.terms import FOREVER, Lexicon, Span, Terms, expiry_of, lsn_of
 
 Entry = tuple[int, int | None, Terms]  # lsn; when the name is free again, None if it was not taken; terms
 
@@ -24,6 +23,7 @@ _EXPIRY: Final = (
     "ORDER BY entry DESC LIMIT 1)"
 )
 _EXPIRIES: Final = f"SELECT n.value, {_EXPIRY.format('n.value')} FROM carray(?) n"  # noqa: S608
+_FOREVER: Final = FOREVER.to_bytes(8, "big")
 _MERGE: Final = "INSERT OR IGNORE INTO terms SELECT value FROM carray(?)"
 
 
@@ -40,10 +40,11 @@ def moment(now: int) -> bytes:
 class _Buffer:
     """Entries in memory, in 256 buckets by their first byte: bucket after bucket they leave in sorted order."""
 
-    __slots__ = ("buckets", "expiry", "left", "newest", "next")
+    __slots__ = ("buckets", "expiry", "left", "newest", "next", "put")
 
     def __init__(self) -> None:
         self.buckets: list[list[bytes]] = [[] for _ in range(256)]
+        self.put = [bucket.append for bucket in self.buckets]  # looking these up takes as long as calling them
         self.expiry: dict[bytes, int] = {}  # of names
         self.left = 0  # entries not in the table yet
         self.newest = 0  # lsn
@@ -97,9 +98,11 @@ class Index:
         indexed = self.indexed
         return sorted(lsn for lsn in lsns if lsn > indexed), indexed
 
-    def remembers(self, names: Iterable[bytes], now: int) -> bool:
+    def remembers(self, names: set[bytes], now: int) -> bool:
         """Whether a live record among the newest ones bears one of `names`."""
         new, old = self._new.expiry, self._old.expiry
+        if new.keys().isdisjoint(names) and old.keys().isdisjoint(names):
+            return False
         return any(new.get(name, old.get(name, 0)) > now for name in names)
 
     def live(self, connection: apsw.Connection, names: list[bytes], now: int) -> set[bytes]:
@@ -116,14 +119,19 @@ class Index:
         if not records:
             return
         buffer, count = self._new, 0
-        buckets, expiries = buffer.buckets, buffer.expiry
-        for lsn, expiry, terms in records:
-            found = entries(lsn, expiry, terms)
-            if expiry is not None:
-                expiries[terms[0]] = expiry
-            for entry in found:
-                buckets[entry[0]].append(entry)
-            count += len(found)
+        put, expiries = buffer.put, buffer.expiry
+        for lsn, expiry, terms in records:  # as `terms.entries` makes them, without a list for each record
+            number = lsn.to_bytes(8, "big")
+            if expiry is None:
+                for term in terms:
+                    put[term[0]](term + number)
+            else:
+                name, *others = terms
+                expiries[name] = expiry
+                put[name[0]](name + number + (_FOREVER if expiry == FOREVER else expiry.to_bytes(8, "big")))
+                for term in others:
+                    put[term[0]](term + number)
+            count += len(terms)
         buffer.left += count
         buffer.newest = records[-1][0]
         self._since += count
