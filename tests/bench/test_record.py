@@ -60,9 +60,9 @@ def test_the_page_tells_the_newest_figures_and_what_was_missed(tmp_path: Path) -
     page.write(file, [measured(rates(100.0), 1.0), measured(times(3.0), 1.0)])
     page.write(file, [measured(rates(1_000.0), 0.5)])
     text = file.read_text()
-    assert "| journal | appends | 200 records/s | 1,000 (a log) | 0.2 | ≥ 0.5 | **missed** |" in text
+    assert "| journal | appends | 200 records/s | 1 k records/s (a log) | 0.2 | ≥ 0.5 | **missed** |" in text
     assert "`syncline bench journal --json --scale 0.5`" in text
-    assert "| query | page | 2 ms | 3 (DuckDB) | 0.667 | ≤ 1.3 | met |" in text
+    assert "| query | page | 2 ms | 3 ms (DuckDB) | 0.667 | ≤ 1.3 | met |" in text
     assert "| journal | work | 10 / 40 / 160 rows | 0.1 / 0.4 / 1.6 | 1.00 |" in text
     assert "Not measured yet: " in text
     assert text.endswith("The log has no index.\n")
@@ -70,6 +70,14 @@ def test_the_page_tells_the_newest_figures_and_what_was_missed(tmp_path: Path) -
     for name in ("ratios", "growth"):
         drawn = ElementTree.fromstring((tmp_path / f"benchmarks-{name}.svg").read_text())
         assert drawn.tag.endswith("svg")
+
+
+@pytest.mark.parametrize(("value", "unit", "said"), [
+    (1.806e6, "rows/s", "1.81 M rows/s"), (8_932, "packets/s", "8.93 k packets/s"), (113.6, "µs CPU", "114 µs CPU"),
+    (5.148e-05, "s", "51.5 µs"), (0.785, "s", "785 ms"), (1.178e6, "B", "1.18 MB"), (0.5, "ms", "0.5 ms"), (0, "s", "0 s"),
+])  # fmt: skip
+def test_figures_are_written_as_people_say_them(value: float, unit: str, said: str) -> None:
+    assert page.figure(value, unit) == said
 
 
 def test_a_level_curve_is_drawn_for_linear_growth() -> None:

@@ -25,6 +25,10 @@ figure is compared with the one recorded here for the same class of machine, and
 All of them, one after another, written down here: `make bench` (`syncline bench all --write docs/benchmarks.md`).
 `--scale` does a fraction of the work. The record behind this page: [benchmarks.json](benchmarks.json).
 """
+GROWTH: Final = (
+    "Each scenario also runs at 1 ×, 4 × and 16 × the work. An exponent of 1 is linear; n log n over these sizes is about "
+    "1.1 to 1.2. Nothing may grow faster."
+)
 
 
 def write(page: Path, new: list[Measured]) -> None:
@@ -54,11 +58,7 @@ def text(latest: list[Measured], stem: str = "benchmarks", remarks: str = "") ->
     if missing:
         lines += [f"Not measured yet: {', '.join(missing)}.", ""]
     lines += [f"![How far each case is past its bar]({stem}-ratios.svg)", "", "## Growth", ""]
-    lines += [
-        "Each scenario also runs at 1 ×, 4 × and 16 × the work. An exponent of 1 is linear; n log n over these",
-        "",
-    ]
-    lines[-2] += " sizes is about 1.1 to 1.2. Nothing may grow faster."
+    lines += [GROWTH, ""]
     lines += ["| scenario | of | work | seconds | exponent |", "|---|---|---|---|--:|"]
     lines += [_growth_row(each) for each in latest if "growth" in each.report]
     lines += ["", f"![Time per unit of work as the work grows]({stem}-growth.svg)", ""]
@@ -78,10 +78,18 @@ def _row(each: Measured, case: dict[str, Any]) -> str:
     if case.get("peer_crippled"):
         verdict += f"; peer at {case['peer_of_recorded']:.2f} × of its record"
     return (
-        f"| {each.scenario} | {case['name']} | {case['ours']:,.4g} {case['unit']} | {case['peer']:,.4g} "
-        f"({case['peer_name']}) | {case['ratio']:.3g} | {sign} {case['bar']:g} | {verdict} | `{each.command}` "
-        f"| {each.date} |"
+        f"| {each.scenario} | {case['name']} | {figure(case['ours'], case['unit'])} "
+        f"| {figure(case['peer'], case['unit'])} ({case['peer_name']}) "
+        f"| {case['ratio']:.3g} | {sign} {case['bar']:g} | {verdict} | `{each.command}` | {each.date} |"
     )
+
+
+def figure(value: float, unit: str) -> str:
+    """A figure as people say it: `1.81 M rows/s`, `76.2 ms`. Only plain seconds and bytes are written as parts of one."""
+    steps = [(1e6, "M"), (1e3, "k"), (1.0, "")] + [(1e-3, "m"), (1e-6, "µ")] * (unit in ("s", "B"))
+    size, prefix = next(((size, name) for size, name in steps if value >= size), (1.0, ""))
+    number = f"{value / size:.3g}" if value / size < 100 else f"{value / size:.0f}"
+    return f"{number} {prefix}{unit}" if unit in ("s", "B") or not prefix else f"{number} {prefix} {unit}"
 
 
 def _growth_row(each: Measured) -> str:
