@@ -167,7 +167,8 @@ def _node(batches: list[pa.Array]) -> float:
 
 def _growth(batches: list[pa.Array]) -> dict[str, Any]:
     """The exponent with which time grows with rows."""
-    sizes = [max(len(batches) // part, 1) for part in (16, 4, 1)]
+    first = max(len(batches) // 16, 1)
+    sizes = [first * factor for factor in (1, 4, 16) if first * factor <= len(batches)]
     seconds = [_ours(batches[:size]) for size in sizes]
     return growth("OMM payloads to columns", "batches", sizes, seconds)
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from syncline.bench.report import is_met
 
-WIDTH: Final = 760
+WIDTH: Final = 820
 ROW: Final = 22
-LABEL: Final = 300
+LABEL: Final = 360
 COLOURS: Final = ("#2563eb", "#d97706", "#059669", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f")
 STYLE: Final = (
     "<style>text{font:12px system-ui,sans-serif;fill:#64748b}.grid{stroke:#94a3b8;stroke-opacity:.35}</style>"
@@ -37,12 +37,18 @@ def ratios(reports: Sequence[dict[str, Any]]) -> str:
         top = 4 + ROW * number
         colour = COLOURS[2] if is_met(case) else COLOURS[3]
         left, right = sorted((x(1.0), x(margin)))
-        lines.append(_text(LABEL - 8, top + 14, f"{scenario}: {case['name']}"[:48], anchor="end"))
+        lines.append(_text(LABEL - 8, top + 14, _label(scenario, case, cases), anchor="end"))
         lines.append(
             f'<rect x="{left:.1f}" y="{top + 3}" width="{max(right - left, 1):.1f}" height="14" fill="{colour}"/>'
         )
         lines.append(_text(right + 5, top + 14, f"{margin:.2g} ×"))
     return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _label(scenario: str, case: dict[str, Any], cases: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """The case; where one is compared with two peers, the peer, as it tells them apart."""
+    twins = sum(each == scenario and other["name"] == case["name"] for each, other in cases)
+    return f"{scenario}: {case['peer_name'] if twins > 1 else case['name']}"[:56]
 
 
 def growth(reports: Sequence[dict[str, Any]]) -> str:
@@ -51,10 +57,11 @@ def growth(reports: Sequence[dict[str, Any]]) -> str:
     curves = {report["scenario"]: _per_unit(report["growth"]) for report in grown}
     values = [value for curve in curves.values() for _, value in curve]
     low, high = min([0.5, *values]), max([2.0, *values])
+    most = max([16.0, *(size for curve in curves.values() for size, _ in curve)])
     height, left, right, bottom = 360, 60, WIDTH - 150, 320
 
     def x(size: float) -> float:
-        return left + (right - left) * math.log(max(size, 1)) / math.log(16)
+        return left + (right - left) * math.log(max(size, 1)) / math.log(most)
 
     def y(value: float) -> float:
         return bottom - (bottom - 20) * math.log(value / low) / math.log(high / low)
