@@ -12,6 +12,7 @@ from syncline.core import limits
 from syncline.core.errors import SynclineError
 from syncline.core.ports import Ground, RecordQuery
 from syncline.core.record import Record
+from syncline.protocols.sds.service.turns import Turns
 from syncline.protocols.sds.session import Older, Scan
 from syncline.protocols.sds.session.actions import refusal
 from syncline.protocols.sds.wire import ErrorCode
@@ -28,6 +29,7 @@ class Holdings:
         self._archive = ground.archive
         self._clock = ground.clock
         self._retention = ground.retention
+        self._turns = Turns(ground.clock)
 
     def archived(self) -> int | None:
         """Before when records may be in the archive alone; None if there is no archive, or the journal forgets nothing."""
@@ -42,7 +44,9 @@ class Holdings:
         out: without it the answer would be wrong."""
         while (wanted := scan.wants()) is not None:
             if isinstance(wanted, RecordQuery):
-                await self._feed(scan, await self.read(wanted), send)
+                async with self._turns.turn():
+                    frames = await anyio.to_thread.run_sync(self._step, scan, wanted)
+                await send(frames)
             elif not await self._feed_older(scan, wanted, send):
                 text = "records older than the journal keeps cannot be read now"
                 await send([refusal(ErrorCode.QUERY_TIMEOUT, text, scan.request_id).frame])
@@ -58,7 +62,9 @@ class Holdings:
                 except SynclineError as error:
                     log.warning("the archive does not answer", error=str(error))
                     return False
-                await self._feed(scan, page, send)
+                async with self._turns.turn():
+                    frames = await anyio.to_thread.run_sync(scan.feed, page, self._clock.monotonic())
+                await send(frames)
         return True
 
     async def _pages(self, query: RecordQuery) -> AsyncGenerator[list[Record]]:
@@ -74,5 +80,5 @@ class Holdings:
             yield page
         yield []
 
-    async def _feed(self, scan: Scan, records: Sequence[Record], send: Send) -> None:
-        await send(await anyio.to_thread.run_sync(scan.feed, records, self._clock.monotonic()))
+    def _step(self, scan: Scan, wanted: RecordQuery) -> list[bytes]:
+        return scan.feed(self._records.read(wanted), self._clock.monotonic())
