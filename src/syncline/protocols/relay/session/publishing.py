@@ -27,6 +27,10 @@ from syncline.protocols.relay.wire.rpc import Problem, PublishParams
 
 REPEATED: Final = ignore(Reason.DUPLICATE)
 LOOPED: Final = ignore(Reason.LOOP)
+_IN: Final = Direction.IN  # looking up members of enums takes as long as making a draft
+_OUT: Final = Direction.OUT
+_ACCEPT: Final = Outcome.ACCEPT
+_NO_STATE: Final[Sequence[StateChange]] = ()
 
 
 class Reply(Protocol):
@@ -43,7 +47,7 @@ class Draft(msgspec.Struct, eq=False, gc=False):
     topic: str
     source: str
     received_at: int
-    direction: Direction = Direction.IN
+    direction: Direction = _IN
     message: NetworkMessage | None = None
     raw: bytes | None = None
     digest: bytes = b""
@@ -104,7 +108,7 @@ class Publishing:
     def draft(self, params: PublishParams, source: str, *, is_client: bool) -> Draft:
         """A message stamped with our time, checked but not admitted."""
         now, quotas = self._clock.now(), self._quotas
-        draft = Draft(params.topic, source, now, Direction.IN if is_client else Direction.OUT)
+        draft = Draft(params.topic, source, now, _IN if is_client else _OUT)
         body = params.message.encode()
         if not 0 <= params.tag <= TAG_MAX:
             return draft.refuse(Problem.INVALID_PARAMS, f"a tag lies between 0 and {TAG_MAX}")
@@ -161,7 +165,7 @@ class Publishing:
         if full:
             draft.refuse(Problem.MAILBOX_LIMIT, full, reject(Reason.QUOTA_EXCEEDED, full))
             return
-        draft.entry = cache.admit(draft.topic, digest, len(raw), message.expires_at, draft.source)
+        draft.entry = cache.admit(mailbox, draft.topic, digest, len(raw), message.expires_at, draft.source)
 
     def withdraw(self, drafts: Sequence[Draft]) -> None:
         """Take back what was admitted and will not be committed after all."""
@@ -178,11 +182,11 @@ class Publishing:
 
     def commit(self, drafts: Sequence[Draft], reply: Reply, state: Sequence[StateChange] = ()) -> None:
         """Hand admitted drafts to the journal; `reply` hears when they are on disk."""
-        if len(drafts) > 1 or state:
-            self.hand_over(drafts, _Publication(self, drafts, reply), state)
-            return
-        [draft] = drafts
-        entry, message = draft.entry, draft.message
+        self.hand_over(drafts, _Publication(self, drafts, reply), state)
+
+    def commit_one(self, draft: Draft, reply: Reply) -> None:
+        """The same for a single draft, which most publications are."""
+        entry, message, state = draft.entry, draft.message, _NO_STATE
         if entry is not None and message is not None and message.prompt:
             state = self._remember(entry, message)
         step = _SinglePublication(self, draft, reply)
@@ -204,7 +208,7 @@ class Publishing:
         if entry is None or message is None or raw is None:
             self.repeated += draft.known is not None
             return draft.known is not None and not draft.known.failed
-        if receipt.arrival.verdict is Outcome.ACCEPT:
+        if receipt.arrival.verdict is _ACCEPT:
             entry.live = True
             self.cached += 1
             self._announce(entry, message, raw)

@@ -128,7 +128,7 @@ class Requests:
             publishing.refuse(draft)
             raise RequestError(draft.problem, draft.detail)
         connection.in_flight += 1
-        publishing.commit([draft], _Answer(connection, request_id))
+        publishing.commit_one(draft, _Answer(connection, request_id))
 
     def _batch_publish(self, connection: Connection, request_id: RequestId, params: msgspec.Raw) -> None:
         messages = msgspec.json.decode(params, type=rpc.BatchPublishParams).messages
