@@ -22,10 +22,11 @@ class TokenBucket:
 
         More than the bucket can ever hold is infinitely far away.
         """
-        if tokens <= self.available(now):
-            self._tokens -= tokens
+        there = self.available(now)
+        if tokens <= there:
+            self._tokens = there - tokens
             return 0.0
-        return (tokens - self._tokens) / self._rate if tokens <= self._burst and self._rate > 0 else math.inf
+        return (tokens - there) / self._rate if tokens <= self._burst and self._rate > 0 else math.inf
 
     def available(self, now: float) -> float:
         """How many tokens there are, without taking any."""

@@ -20,7 +20,7 @@ from anyio.streams.tls import TLSListener
 from syncline.core.clock import Clock
 from syncline.core.errors import ClosedError, RefusedError, UnreachableError, UsageError
 from syncline.core.keys import public_of_did_key
-from syncline.core.limits import RELAY_IN_FLIGHT, RELAY_REQUEST_BYTES, RELAY_UNSENT_BYTES
+from syncline.core.limits import RELAY_BACKLOG_BYTES, RELAY_IN_FLIGHT, RELAY_REQUEST_BYTES, RELAY_UNSENT_BYTES
 from syncline.networks.signal import Signal
 from syncline.networks.websocket import Socket, accept
 from syncline.protocols.relay.service.doors import Doors
@@ -89,7 +89,11 @@ class Conversation:
                 self.heard_at = self._clock.monotonic()
                 for is_text, payload in messages:
                     receive(payload, is_text)
-                    if port.in_flight >= RELAY_IN_FLIGHT or port.waiting_bytes > RELAY_UNSENT_BYTES or queue.is_full:
+                    if (
+                        port.in_flight >= RELAY_IN_FLIGHT
+                        or port.waiting_bytes > RELAY_UNSENT_BYTES
+                        or queue.bytes > RELAY_BACKLOG_BYTES
+                    ):
                         self._driver.pump()
                         await self._room()
                 self._driver.pump()

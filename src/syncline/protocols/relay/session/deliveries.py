@@ -34,11 +34,11 @@ class Deliveries:
         self.abandoned = 0
 
     def fan_out(self, entry: Entry, message: NetworkMessage) -> None:
-        """A message has just become live: on its way to whoever has room for it."""
-        data, topic = b"", entry.topic
+        """A message has just become live, so nobody has read it: on its way to whoever has room for it."""
+        data, topic, source = b"", entry.topic, entry.source
         for subscription in self._directory.ears(topic):
             connection = subscription.connection
-            if not connection.client.wants(entry):
+            if connection.client.did == source:  # it is never sent what it published itself
                 if topic not in connection.behind:
                     subscription.sent = entry.position
             elif topic in connection.behind or not self._has_room(connection):
@@ -109,7 +109,8 @@ class Deliveries:
         return len(connection.pending) < self._quotas.window and connection.pending_bytes < RELAY_WINDOW_BYTES
 
     def _push(self, subscription: Subscription, entry: Entry, data: bytes) -> None:
-        connection, number = subscription.connection, subscription.connection.next_number
+        connection = subscription.connection
+        number = connection.next_number
         connection.next_number = number + 1
         payload = rpc.delivery(number, subscription.id, data)
         due = self._clock.monotonic() + self._quotas.resend_seconds
