@@ -201,6 +201,8 @@ class Requests:
 
         def answer(bodies: Sequence[bytes | None]) -> None:
             connection.in_flight -= 1
+            if connection.end is not None:
+                return  # it has gone: nobody has read them
             messages = []
             for entry, body in zip(wanted, bodies, strict=True):
                 if body is not None:
@@ -214,8 +216,8 @@ class Requests:
     def _unread(self, connection: Connection, topics: Sequence[str]) -> tuple[list[Entry], bool]:
         now, size, wanted = self._clock.now(), 0, list[Entry]()
         for topic in topics:
-            mailbox = self._cache.mailbox(topic)
-            for entry in mailbox.after(0) if mailbox is not None else ():
+            mailbox, cursor = self._cache.mailbox(topic), connection.client.cursors.get(topic)
+            for entry in mailbox.after(cursor.through if cursor is not None else 0) if mailbox is not None else ():
                 if not connection.client.wants(entry) or entry.expires_at <= now:
                     continue
                 size += entry.size
