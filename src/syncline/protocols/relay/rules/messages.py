@@ -25,7 +25,7 @@ _INVALID_TOPIC: Final = Reason.INVALID_TOPIC
 is_topic: Final = re.compile(r"[0-9a-f]{64}").fullmatch
 
 
-class Taken(Incoming, frozen=True, kw_only=True):
+class Taken(Incoming, frozen=True, kw_only=True, gc=False):
     """A message the session has already taken apart, so that the judge need not do it again."""
 
     message: NetworkMessage

@@ -93,14 +93,12 @@ class Cache:
     def __init__(self, quotas: Quotas, position: int = 0) -> None:
         self._quotas = quotas
         self._mailboxes: dict[str, Mailbox] = {}
+        self.mailbox: Callable[[str], Mailbox | None] = self._mailboxes.get  # that of this topic
         self._expiry: list[tuple[int, int, Entry]] = []
         self._used: dict[str, int] = {}  # bytes per source
         self.position = position  # of the newest entry ever admitted
         self.count = 0
         self.bytes = 0
-
-    def mailbox(self, topic: str) -> Mailbox | None:
-        return self._mailboxes.get(topic)
 
     def topics_among(self, topics: Set[str]) -> list[str]:
         """Those of these topics that hold something."""

@@ -125,7 +125,7 @@ class Links:
 
     # -- what comes in --------------------------------------------------------------------------------------------
 
-    def receive(self, link: Link, payload: bytes, *, is_text: bool) -> None:
+    def receive(self, link: Link, payload: bytes, is_text: bool) -> None:
         """One message of a link. What breaks the rules ends it."""
         link.heard_at = self._clock.monotonic()
         try:

@@ -99,7 +99,7 @@ class Publishing:
         self._cache = cache
         self._queue = queue
         self._quotas = quotas
-        self._clock = clock
+        self._now = clock.now
         self._announce = announce
         self._remember = remember  # further state to keep with a message
         self.cached = 0
@@ -107,25 +107,25 @@ class Publishing:
 
     def draft(self, params: PublishParams, source: str, *, is_client: bool) -> Draft:
         """A message stamped with our time, checked but not admitted."""
-        now, quotas = self._clock.now(), self._quotas
-        draft = Draft(params.topic, source, now, _IN if is_client else _OUT)
+        now, quotas, topic, ttl = self._now(), self._quotas, params.topic, params.ttl
+        draft = Draft(topic, source, now, _IN if is_client else _OUT)
         body = params.message.encode()
         if not 0 <= params.tag <= TAG_MAX:
             return draft.refuse(Problem.INVALID_PARAMS, f"a tag lies between 0 and {TAG_MAX}")
-        if 0 <= params.ttl <= U64_MAX:
+        if 0 <= ttl <= U64_MAX:
             # Relay network: the timestamp is when the publishing server observed the message, and so is expires_at
-            draft.message = NetworkMessage(
-                tag=params.tag, prompt=params.prompt, timestamp=now // 1_000, ttl=params.ttl, message=body
+            draft.message = message = NetworkMessage(
+                tag=params.tag, prompt=params.prompt, timestamp=now // 1_000, ttl=ttl, message=body
             )
-            draft.raw = encode(draft.message)
-        if not is_topic(params.topic):
+            draft.raw = encode(message)
+        if not is_topic(topic):
             return draft.refuse(Problem.INVALID_TOPIC)
         if len(body) > quotas.message_bytes:
             detail = f"a message may have {quotas.message_bytes} bytes, this one has {len(body)}"
             return draft.refuse(Problem.PAYLOAD_SIZE, detail, reject(Reason.QUOTA_EXCEEDED, detail))
-        if params.ttl < 1:
+        if ttl < 1:
             return draft.refuse(Problem.TTL_TOO_SHORT)
-        if params.ttl > quotas.ttl_max:
+        if ttl > quotas.ttl_max:
             detail = f"a message may be cached for {quotas.ttl_max} s"
             return draft.refuse(Problem.TTL_TOO_LONG, detail, reject(Reason.QUOTA_EXCEEDED, detail))
         return draft
@@ -135,7 +135,7 @@ class Publishing:
 
         It is kept even if nobody wants it any more: the sender counts on us to have it from now on.
         """
-        now = self._clock.now()
+        now = self._now()
         draft = Draft(topic, server, now)
         draft.raw = raw
         draft.message, verdict = judge_message(topic, raw, now)

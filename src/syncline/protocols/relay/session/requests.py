@@ -64,6 +64,7 @@ class Requests:
         self._outbox = outbox
         self._quotas = quotas
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._methods: dict[str, Callable[[Connection, RequestId, msgspec.Raw], None]] = {
             "irn_publish": self._publish,
             "irn_batchPublish": self._batch_publish,
@@ -97,7 +98,9 @@ class Requests:
             method = self._methods.get(call.method)
             if method is None:
                 raise RequestError(Problem.INVALID_METHOD, f"there is no method {call.method[:64]!r}")
-            self._take(connection, 1.0)
+            missing = connection.bucket.take(self._monotonic())
+            if missing:
+                raise _too_many(missing)
             method(connection, call.id, call.params)
             self.answered[call.method] += 1
         except msgspec.ValidationError as error:
@@ -115,9 +118,9 @@ class Requests:
             connection.close(FLOOD, f"more than {self._quotas.strikes} refused requests")
 
     def _take(self, connection: Connection, tokens: float) -> None:
-        missing = connection.bucket.take(self._clock.monotonic(), tokens)
+        missing = connection.bucket.take(self._monotonic(), tokens)
         if missing:
-            raise RequestError(Problem.TOO_MANY_REQUESTS, f"try again in {missing:.1f} s")
+            raise _too_many(missing)
 
     def _publish(self, connection: Connection, request_id: RequestId, params: msgspec.Raw) -> None:
         publishing = self._publishing
@@ -236,6 +239,10 @@ class Requests:
         for topic in topics:
             if not is_topic(topic):
                 raise RequestError(Problem.INVALID_TOPIC)
+
+
+def _too_many(missing: float) -> RequestError:
+    return RequestError(Problem.TOO_MANY_REQUESTS, f"try again in {missing:.1f} s")
 
 
 class _Answer(msgspec.Struct, eq=False, gc=False):
