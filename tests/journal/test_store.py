@@ -325,3 +325,46 @@ def test_damage_met_while_writing_stops_the_intake_and_is_shown(journal: Journal
 def test_every_commit_is_forced_to_disk(journal: Journal) -> None:
     assert journal._connection.pragma("synchronous") == 2  # FULL: before a commit is answered
     assert journal._connection.pragma("journal_mode") == "wal"
+
+
+async def test_state_goes_with_its_records_and_the_last_value_under_a_key_counts(
+    journal: Journal, open_journal: Callable[..., Journal]
+) -> None:
+    """The group that relays commit: nothing but accepted records and values. It takes its own way to the disk."""
+    await journal.append([arrival(b"0")])  # the protocol is known from here on
+    puts = [StateChange(space="s", key=b"k", value=b"%d" % n) for n in range(3)]
+    await journal.append([arrival(b"1"), arrival(b"2")], [*puts, StateChange(space="s", key=b"l", value=b"")])
+    await journal.append([arrival(b"3")], [StateChange(space="s", key=b"l", value=None)])
+    journal.close()
+    journal = open_journal()
+    assert [record.id for record in journal.read(RecordQuery())] == [b"0", b"1", b"2", b"3"]
+    assert journal.scan_state("s") == [(b"k", b"2")]
+
+
+@pytest.mark.parametrize("waiting", [131_072, 1])
+async def test_a_repeat_among_new_records_leaves_their_state_and_takes_no_number_twice(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, waiting: int
+) -> None:
+    """Found in memory when the first copy is among the newest records, by the statement itself when it is older."""
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", waiting)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 1)
+    await journal.append([arrival(b"old")])
+    for n in range(4):
+        await journal.append([arrival(b"%d" % n)], [StateChange(space="s", key=b"%d" % n, value=b"filling")])
+    assert journal._index.remembers({journal._index.lexicon.name("echo", b"old")}, NOW) == (waiting > 1)
+    put = StateChange(space="s", key=b"k", value=b"kept")
+    receipts = await journal.append([arrival(b"new"), arrival(b"old")], [put])
+    assert [receipt.arrival.verdict for receipt in receipts] == [Outcome.ACCEPT, Outcome.IGNORE]
+    assert [record.lsn for record in journal.read(RecordQuery())] == list(range(1, 8))
+    assert journal.get_state("s", b"k") == b"kept"
+
+
+async def test_no_statement_is_too_long_to_stay_prepared(journal: Journal) -> None:
+    """One that is would be parsed again for every commit, at many times the cost of the commit."""
+    await journal.append([arrival(b"first")])
+    for size in (1, 8, 9, 100, 384, 385, 1_000):
+        records = [arrival(b"%d of %d" % (n, size)) for n in range(size)]
+        await journal.append(records, [StateChange(space="s", key=b"%d" % n, value=b"v") for n in range(size)])
+    assert journal.newest() == 1 + 1 + 8 + 9 + 100 + 384 + 385 + 1_000
+    assert len(journal.scan_state("s")) == 1_000
+    assert journal._connection.cache_stats()["too_big"] == 0

@@ -22,16 +22,19 @@ class TokenBucket:
 
         More than the bucket can ever hold is infinitely far away.
         """
-        if tokens <= self.available(now):
-            self._tokens -= tokens
+        there = self._tokens
+        if now > self._then:
+            there += (now - self._then) * self._rate
+            there = self._tokens = there if there < self._burst else self._burst
+            self._then = now
+        if tokens <= there:
+            self._tokens = there - tokens
             return 0.0
-        return (tokens - self._tokens) / self._rate if tokens <= self._burst and self._rate > 0 else math.inf
+        return (tokens - there) / self._rate if tokens <= self._burst and self._rate > 0 else math.inf
 
     def available(self, now: float) -> float:
         """How many tokens there are, without taking any."""
-        if now > self._then:
-            self._tokens = min(self._burst, self._tokens + (now - self._then) * self._rate)
-            self._then = now
+        self.take(now, 0.0)
         return self._tokens
 
 

@@ -42,7 +42,7 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
     expect: bytes | Anything | None = ANY
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to an arrival, given only after the commit is on disk.
 
     `arrival` carries the final verdict (an accepted one may have turned out to be a duplicate). `lsn` is None when a cap

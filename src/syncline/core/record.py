@@ -23,7 +23,7 @@ class Direction(StrEnum):
     OUT = "out"
 
 
-class Incoming(msgspec.Struct, frozen=True, kw_only=True):
+class Incoming(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Bytes as a network handed them over, before anybody judged them.
 
     `context` is what the service already knows against the message (a quota, a rate, a repeat). It applies only to
@@ -39,7 +39,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     context: Verdict | None = None
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A judged message, not stored yet.
 
     `publisher` wrote it, `peer` handed it to us. `id` is the protocol's own identity of the message (docs/segments.md),

@@ -70,7 +70,7 @@ class About(NamedTuple):
     newest: int  # lsn; the newest record is never removed
 
 
-_SIZES: Final = (1, 8, 64, 128, 256, limits.JOURNAL_INSERT_ROWS)  # rows of the statements kept prepared
+_SIZES: Final = (1, 8, 32, 64, 128, 192, 256, limits.JOURNAL_INSERT_ROWS)  # rows of the statements kept prepared
 _DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _registering = threading.Lock()
 
@@ -154,17 +154,10 @@ def failures(path: Path) -> Iterator[None]:
         raise UnavailableError(f"the journal cannot be opened: {error}", about=str(path)) from error
 
 
-def insert(
-    connection: apsw.Connection, into: str, select: str, rows: Sequence[tuple[Any, ...]], bindings: tuple[Any, ...] = ()
-) -> None:
-    """Insert many rows by one statement, or few: `into` the table, `select` from column1, column2, ….
-
-    Every statement lets go of the interpreter's lock and must win it back from a busy event loop, which takes longer
-    than inserting a row. So there are statements for a few sizes, and the places left over are filled with NULLs.
-    """
-    for start in range(0, len(rows), limits.JOURNAL_INSERT_ROWS):
-        chunk = rows[start : start + limits.JOURNAL_INSERT_ROWS]
-        insert_values(connection, into, select, list(chain.from_iterable(chunk)), len(chunk), bindings)
+def insert(connection: apsw.Connection, into: str, select: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert many rows by few statements: `into` the table, `select` from column1, column2, …."""
+    if rows:
+        insert_values(connection, into, select, list(chain.from_iterable(rows)), len(rows))
 
 
 def insert_values(
@@ -175,17 +168,24 @@ def insert_values(
     rows: int,
     bindings: tuple[Any, ...] = (),
 ) -> None:
-    """The same for the values of all rows, one after the other, of which there are few enough for one statement."""
-    size = next(size for size in _SIZES if size >= rows)
+    """The same for the values of all rows, one after the other.
+
+    Every statement lets go of the interpreter's lock and must win it back from a busy event loop, which takes longer
+    than inserting a row. So there are statements for a few sizes, and the places left over are filled with NULLs. None
+    is so long that it would be parsed again for every commit, which takes longer than all of its rows.
+    """
     width = len(values) // rows
-    filling = (None,) * (width * (size - rows))
-    connection.execute(_insert(into, select, width, size), (*bindings, *values, *filling))
+    for start in range(0, rows, limits.JOURNAL_INSERT_ROWS):
+        chunk = values[start * width : (start + limits.JOURNAL_INSERT_ROWS) * width]
+        size = next(size for size in _SIZES if size * width >= len(chunk))
+        filling = (None,) * (width * size - len(chunk))
+        connection.execute(_insert(into, select, width, size), (*bindings, *chunk, *filling))
 
 
 @cache
 def _insert(into: str, select: str, width: int, size: int) -> str:
-    row = f"({', '.join('?' * width)})"
-    return f"{into} SELECT {select} FROM (VALUES {', '.join([row] * size)}) WHERE column1 IS NOT NULL"  # noqa: S608
+    row = f"({','.join('?' * width)})"
+    return f"{into} SELECT {select} FROM (VALUES {','.join([row] * size)}) WHERE column1 IS NOT NULL"  # noqa: S608
 
 
 def sync_folder(folder: Path) -> None:

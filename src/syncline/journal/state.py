@@ -10,9 +10,11 @@ import apsw
 import msgspec
 
 from syncline.core.errors import ConflictError, CorruptionError, UsageError
-from syncline.core.ports import Anything, StateChange
+from syncline.core.ports import ANY, Anything, StateChange
+from syncline.journal.database import insert
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+_STORED: Final = "column1, column2, column3, column4, column5"
 _LIVE: Final = "(expires_at IS NULL OR expires_at > ?)"
 
 
@@ -39,6 +41,17 @@ def check_expectations(connection: apsw.Connection, changes: Sequence[StateChang
                 )
         expired = change.expires_at is not None and change.expires_at <= now
         ahead[name] = None if expired else change.value
+
+
+def only_puts(changes: Sequence[StateChange]) -> bool:
+    """Whether `put` can write these: they remove nothing and expect nothing."""
+    return all(change.value is not None and change.expect is ANY for change in changes)
+
+
+def put(connection: apsw.Connection, changes: Sequence[StateChange]) -> None:
+    """Write changes of which `only_puts` holds, by one statement. The last one under a key counts."""
+    rows = {(each.space, each.key): (each.space, each.key, each.value, each.expires_at) for each in changes}
+    insert(connection, "INSERT OR REPLACE INTO state", _STORED, [(*row, checksum(row)) for row in rows.values()])
 
 
 def apply(connection: apsw.Connection, changes: Sequence[StateChange]) -> None:

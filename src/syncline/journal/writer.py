@@ -17,6 +17,7 @@ from syncline.core import limits
 from syncline.core.clock import Clock
 from syncline.core.crash import crash_point
 from syncline.core.errors import ConflictError, CorruptionError, UnavailableError
+from syncline.core.ports import StateChange
 from syncline.core.verdict import Outcome, Reason, ignore
 from syncline.journal import state
 from syncline.journal.database import About, failures, insert, insert_values
@@ -148,17 +149,20 @@ class Writer:
         self._trim_log()
 
     def _commit_plain(self, submissions: list[Submission], now: int) -> Group | None:
-        """Commit the usual group, which only adds accepted records, by one statement; None if this is not one.
+        """Commit the usual group, which only adds accepted records and state, by few statements; None if this is none.
 
         Every statement lets go of the interpreter's lock and has to win it back from the event loop. With one statement
         the whole commit runs beside the loop; with five it hardly ever does.
         """
         group, lsn, names = Group(self.newest, self._quiet), self.newest, set[bytes]()
         values: list[Any] = []
+        changes: list[StateChange] = []
         entries, accept, protocols = group.entries, Outcome.ACCEPT, self._protocols
         for submission in submissions:
             if submission.state:
-                return None
+                if not state.only_puts(submission.state):
+                    return None
+                changes += submission.state
             for arrival, row, terms in submission.items:
                 if arrival.verdict is not accept or arrival.protocol not in protocols:
                     return None
@@ -170,18 +174,39 @@ class Writer:
                 values.append(name)
                 entries.append((lsn, FOREVER if expires_at is None else expires_at, terms))
         count = lsn - self.newest
-        if len(names) != count or not 0 < count <= limits.JOURNAL_INSERT_ROWS or self._index.due():
+        if len(names) != count or not count:
             return None
         if self._index.remembers(names, now):
             return None
         try:
-            insert_values(self._connection, "INSERT INTO records", _UNLESS_TAKEN, values, count, (moment(now),))
+            self._write_plain(group, values, count, changes, now)
         except apsw.ConstraintError:  # an older record bears one of the names
             return None
         for submission in submissions:
             submission.first = group.newest + 1
             group.newest += len(submission.items)
         return group
+
+    def _write_plain(self, group: Group, values: list[Any], count: int, changes: list[StateChange], now: int) -> None:
+        """Commit these rows, and the state that belongs to them. Raises ConstraintError if a name is taken."""
+        connection, due = self._connection, self._index.due()
+        alone = count <= limits.JOURNAL_INSERT_ROWS and not changes and not due  # one statement is a transaction
+        if not alone:
+            connection.execute("BEGIN IMMEDIATE")
+        try:
+            insert_values(connection, "INSERT INTO records", _UNLESS_TAKEN, values, count, (moment(now),))
+        except apsw.ConstraintError:
+            if not alone:
+                connection.execute("ROLLBACK")
+            raise
+        if alone:
+            return
+        if changes:
+            state.put(connection, changes)
+        if due:
+            group.slice = self._index.merge(connection)
+        crash_point("journal.before-commit")
+        connection.execute("COMMIT")
 
     def _commit(self, submissions: list[Submission], now: int) -> Group:
         """Commit any group. Until that is done, nothing changes but `submissions`."""

@@ -37,6 +37,7 @@ CHUNK: Final = 65_536
 HEAD_END: Final = b"\r\n\r\n"
 PING_SECONDS: Final = 20.0  # of silence after which we ask whether somebody is there
 SILENCE_SECONDS: Final = 45.0  # of silence after which nobody is
+_OPEN: Final = State.OPEN  # looking up a member of an enum takes as long as taking a frame apart
 
 Message = tuple[bool, bytes]  # whether it is text, and its bytes
 
@@ -70,7 +71,7 @@ class Socket:
             raise ClosedError(self._farewell(), about=self._about)
         chunk, self._early = self._early or await self._chunk(), b""
         messages: list[Message] = []
-        if self._protocol.state is State.OPEN and chunk:
+        if self._protocol.state is _OPEN and chunk:
             self._cut(self._buffer + chunk if self._buffer else chunk, messages)
         else:
             self._feed(self._buffer + chunk, messages, is_end=not chunk)
@@ -118,10 +119,11 @@ class Socket:
             if (first == 0x81 or first == 0x82) and not self._fragments:
                 payload = apply_mask(data[start + 4 : end], data[start : start + 4]) if masked else data[start:end]
                 messages.append((first == 0x81, payload))
-            else:
-                self._feed(data[position:end], messages)
+                position = end
+                continue
+            self._feed(data[position:end], messages)
             position = end
-            if self._protocol.state is not State.OPEN:
+            if self._protocol.state is not _OPEN:
                 self._feed(data[position:], messages)
                 position = size
         self._buffer = data[position:]
@@ -143,7 +145,7 @@ class Socket:
 
     def put_all(self, messages: Iterable[Message]) -> None:
         """Add messages to what the next flush sends."""
-        if self._protocol.state is not State.OPEN:
+        if self._protocol.state is not _OPEN:
             raise ClosedError("the WebSocket is closed", about=self._about)
         if not self._is_server:
             for is_text, payload in messages:

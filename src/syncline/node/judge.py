@@ -41,7 +41,12 @@ class Judges:
             return _refused(incoming, reject(Reason.JUDGE_FAILED), keep=True)
         if incoming.context is not None and arrival.accepted:
             arrival = arrival.judged(incoming.context)
-        if max(len(arrival.topic), len(arrival.key), len(arrival.publisher), len(arrival.peer)) > TEXT_MAX:
+        if (
+            len(arrival.topic) > TEXT_MAX
+            or len(arrival.key) > TEXT_MAX
+            or len(arrival.publisher) > TEXT_MAX
+            or len(arrival.peer) > TEXT_MAX
+        ):
             return _refused(incoming, reject(Reason.OVERSIZE, "a name is too long"), keep=True)
         if len(arrival.id) > ID_MAX:
             return _refused(incoming, reject(Reason.OVERSIZE, "an id is too long"), keep=True)

@@ -32,7 +32,7 @@ class Receiver:
         receipts = await self._journal.append(arrivals, state)
         for message, receipt in zip(incoming, receipts, strict=True):
             arrival = receipt.arrival
-            self.verdicts[arrival.protocol, arrival.verdict.value, arrival.reason or ""] += 1
+            self.verdicts[arrival.protocol, arrival.verdict._value_, arrival.reason or ""] += 1  # `value` is slow
             self.bytes[message.protocol] += len(message.raw)
         return receipts
 

@@ -6,13 +6,18 @@ import sys
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from syncline.core.errors import ClosedError, RefusedError, UnreachableError, UsageError
 from syncline.core.keys import NodeKey
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Reason
+from syncline.networks.background import background
+from syncline.networks.websocket import accept
 from syncline.protocols.relay.client import RelayClient
+from syncline.protocols.relay.wire import rpc
 from tests.relays import MakeRelay, topic_of
 
 NEWS = topic_of("news")
@@ -97,6 +102,28 @@ async def test_nobody_there_is_said_after_the_timeout() -> None:
     async with RelayClient("ws://127.0.0.1:9", backoff=SOON) as client:
         with pytest.raises(UnreachableError, match=r"no answer in 0\.1 s"):
             await client.publish(NEWS, "hello", timeout=0.1)
+
+
+async def test_a_relay_that_talks_nonsense_is_tried_again() -> None:
+    """The first connection gets what no relay says; the client must neither crash nor give up."""
+    opened = 0
+
+    async def answer(stream: SocketStream) -> None:
+        nonlocal opened
+        socket, _ = await accept(stream, lambda request: None, max_message=1_000_000, seconds=5)
+        opened += 1
+        for _, payload in await socket.read():
+            answered = rpc.yes(msgspec.json.decode(payload)["id"])
+            socket.put(answered if opened > 1 else b"nonsense", is_text=True)
+        await socket.flush()
+        await socket.close(linger=1)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, background() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        port = listener.extra(SocketAttribute.local_port)
+        async with RelayClient(f"ws://127.0.0.1:{port}", backoff=SOON) as client:
+            await client.publish(NEWS, "hello", timeout=5)
+    assert opened == 2
 
 
 async def test_a_relay_that_lets_us_not_in_ends_it_for_good(relay: MakeRelay) -> None:

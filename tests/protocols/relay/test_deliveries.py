@@ -5,8 +5,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
+
 from syncline.protocols.relay.session import durable
-from syncline.protocols.relay.session.clients import Connection
+from syncline.protocols.relay.session.cache import Cache
+from syncline.protocols.relay.session.clients import Connection, Cursor
 from syncline.protocols.relay.session.handshake import Identity
 from syncline.protocols.relay.session.hub import Hub
 from syncline.protocols.relay.session.quotas import Quotas
@@ -234,3 +237,44 @@ def test_statistics_count_what_happened() -> None:
     found = desk.hub.statistics()
     names = ("connections", "subscriptions", "cached_messages", "published", "repeated", "delivered", "acknowledged")
     assert [found[name] for name in (*names, "requests", "refused")] == [2, 1, 1, 1, 1, 1, 1, 3, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cursor_remembers_exactly_what_was_acknowledged_in_any_order(seed: int) -> None:
+    """Against a set of all acknowledgements. Some messages are the client's own, and are dealt with without one."""
+    random, cache = Random(seed), Cache(Quotas())
+    entries = [
+        cache.admit(cache.mailbox(NEWS), NEWS, bytes([n]), 1, 10 + n, random.choice(["me", "you", "you"]))
+        for n in range(60)
+    ]
+    for entry in entries:
+        entry.live = True
+    cursor, acked = Cursor(), set[int]()
+    for entry in random.sample([each for each in entries if each.source != "me"], k=30):
+        cursor.ack(entry.position, cache.mailbox(NEWS), "me")
+        cursor = Cursor(cursor.value)  # as it comes back from disk
+        acked.add(entry.position)
+        theirs = {each.position for each in entries if each.source != "me"}
+        assert {position for position in theirs if cursor.has(position)} == acked
+
+
+def test_a_message_that_is_never_acknowledged_does_not_make_a_cursor_grow_for_ever() -> None:
+    """What has expired behind it is forgotten: it would be kept, and written down every second, for a day."""
+    desk = Desk()
+    alice, bob = desk.client(1), desk.client(2)
+    desk.subscribe(bob, NEWS)
+    desk.publish(alice, NEWS, "never acknowledged", ttl=86_400)
+    [ignored] = desk.heard(bob)
+    for number in range(200):
+        desk.publish(alice, NEWS, f"{number}", ttl=1)
+        desk.acknowledge(bob, *[each for each in desk.heard(bob) if each["id"] != ignored["id"]])
+        desk.clock.advance(2)
+        desk.hub.tick()
+    value = bob.client.cursors[NEWS].value
+    assert value.through == 0
+    assert len(value.acked) <= 4
+    desk.clock.advance(86_400)
+    desk.hub.tick()
+    desk.publish(alice, NEWS, "last")
+    desk.acknowledge(bob, *desk.heard(bob))
+    assert bob.client.cursors[NEWS].value == durable.CursorValue(202, [])

@@ -28,7 +28,7 @@ async def publish_until_killed(server: RelayProcess, kept: list[str], *, start: 
                 for index in range(10_000):
                     text = f"{start}-{number}-{index}"
                     try:
-                        await client.publish(NEWS, text, timeout=0.5)
+                        await client.publish(NEWS, text, timeout=10)
                     except SynclineError:
                         return
                     kept.append(text)
@@ -39,6 +39,7 @@ async def publish_until_killed(server: RelayProcess, kept: list[str], *, start: 
             while len(kept) < count:
                 await anyio.sleep(0.001)
         await server.kill()
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_killed_relay_has_everything_it_answered_true_to(tmp_path: Path) -> None:

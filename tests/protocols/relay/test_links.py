@@ -265,6 +265,17 @@ def test_quotas_hold_for_servers_too() -> None:
     assert [each.reason for each in desk.disk.arrivals] == [Reason.QUOTA_EXCEEDED, None, Reason.QUOTA_EXCEEDED]
 
 
+def test_a_neighbour_is_not_to_blame_for_quotas_of_ours() -> None:
+    """It cannot know them, and the link carries other topics too."""
+    desk = Desk(topic_messages=1)
+    far = FarEnd(desk)
+    for number in range(1_100):
+        far.parcel(encode_parcel(NEWS, message_at(desk, f"{number}")))
+        desk.run()
+    assert desk.last_arrival().reason is Reason.QUOTA_EXCEEDED
+    assert (far.link.end, far.link.strikes) == (None, 0)
+
+
 def test_more_than_a_thousand_bad_messages_end_the_link() -> None:
     desk = Desk()
     far = FarEnd(desk)

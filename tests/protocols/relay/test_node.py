@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
 
 from syncline.core.errors import ConflictError, RefusedError, UsageError
 from syncline.core.keys import NodeKey, public_of_did_key, verify
@@ -20,6 +21,7 @@ from syncline.core.ports import RecordQuery, StateChange
 from syncline.core.record import Direction
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Outcome, Reason
+from syncline.networks.background import background
 from syncline.node.node import Node
 from syncline.protocols.relay.client import RelayClient
 from syncline.protocols.relay.plugin import Relay
@@ -64,6 +66,53 @@ async def test_three_servers_carry_a_message_from_end_to_end(relay: MakeRelay) -
     assert len({found[0].expires_at for found in records}) == 1
     assert len({found[0].raw for found in records}) == 1
     assert [found[0].peer for found in records[1:]] == [a.name, b.name]
+
+
+@asynccontextmanager
+async def tapped(server: RunningRelay) -> AsyncIterator[tuple[bytearray, int]]:
+    """What `server` sends to whoever dials the port, byte by byte."""
+    heard = bytearray()
+
+    async def carry(source: ByteStream, sink: ByteStream, record: bytearray) -> None:
+        try:
+            async for chunk in source:
+                record += chunk
+                await sink.send(chunk)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        await sink.aclose()
+
+    async def join(stream: SocketStream) -> None:
+        async with await anyio.connect_tcp(*server.service.address) as there, anyio.create_task_group() as tasks:
+            tasks.start_soon(carry, stream, there, bytearray())
+            await carry(there, stream, heard)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, background() as tasks:
+        tasks.start_soon(listener.serve, join)
+        yield heard, listener.extra(SocketAttribute.local_port)
+
+
+async def test_no_byte_of_a_message_goes_to_a_server_where_nobody_listens(relay: MakeRelay) -> None:
+    """On the wire: b is between a, where it is published, and c, where nobody wants it until somebody does."""
+    async with relay("b") as b, tapped(b) as (wire, port):
+        async with (
+            relay("a", **{"relay.peers": [b.link_address]}) as a,
+            relay("c", **{"relay.peers": [f"{b.name}@ws://127.0.0.1:{port}/link"]}) as c,
+        ):
+            b.service._known = frozenset({a.name, c.name})
+            await until(lambda: links(b) == 2)
+            async with RelayClient(a.url) as alice, RelayClient(b.url) as bob, RelayClient(c.url) as eve:
+                with anyio.fail_after(20):
+                    async with bob.subscribe(NEWS) as messages, eve.subscribe(topic_of("other")):
+                        await until(lambda: list(a.service.hub.routing.ways(NEWS)) == [b.name])
+                        await alice.publish(NEWS, "not for c")
+                        assert (await anext(aiter(messages))).message == "not for c"
+                        await until(lambda: list(b.service.hub.routing.ways(topic_of("other"))) == [c.name])
+                        assert b"not for c" not in wire
+                        async with eve.subscribe(NEWS) as late:
+                            assert (await anext(aiter(late))).message == "not for c"
+                    assert wire.count(b"not for c") == 1
+            assert (c.service.hub.links.received, c.service.hub.publishing.cached) == (1, 1)
 
 
 async def test_a_server_that_is_not_known_gets_no_link(relay: MakeRelay) -> None:

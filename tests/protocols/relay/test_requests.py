@@ -10,6 +10,7 @@ import pytest
 
 from syncline.core.errors import RefusedError, UnavailableError
 from syncline.core.verdict import Outcome, Reason
+from syncline.protocols.relay.session import durable
 from syncline.protocols.relay.session.clients import subscription_id
 from syncline.protocols.relay.wire import rpc
 from tests.protocols.relay.desk import Desk
@@ -177,6 +178,48 @@ def test_unsubscribing_is_by_client_and_topic_whatever_the_id() -> None:
     desk.publish(alice, OTHER, "hello")
     assert desk.heard(bob) == []
     assert desk.hub.directory.count == 0
+
+
+def test_subscribing_right_after_unsubscribing_is_a_subscription_like_any_other() -> None:
+    """Both are on their way to the disk at the same time: the topic must be wanted here, and remembered."""
+    desk = Desk()
+    alice, bob = desk.client(1), desk.client(2)
+    desk.subscribe(bob, NEWS)
+    desk.tell(bob, rpc.request(1, "irn_unsubscribe", {"topic": NEWS, "id": ""}))
+    desk.tell(bob, rpc.request(2, "irn_subscribe", {"topic": NEWS}))
+    assert [each["id"] for each in desk.heard(bob)] == [1, 2]
+    assert desk.hub.directory.is_wanted(NEWS)
+    assert NEWS in desk.hub.routing.me.topics
+    [(key, _)] = desk.disk.scan(durable.SUBSCRIPTIONS)
+    assert key == durable.client_key(bob.client.public, NEWS)
+    desk.publish(alice, NEWS, "hello")
+    assert [each["params"]["data"]["message"] for each in desk.heard(bob)] == ["hello"]
+
+
+def test_unsubscribing_that_fails_leaves_the_subscription() -> None:
+    desk = Desk()
+    alice, bob = desk.client(1), desk.client(2)
+    desk.subscribe(bob, NEWS)
+    desk.tell(bob, rpc.request(1, "irn_unsubscribe", {"topic": NEWS, "id": ""}))
+    batch = desk.hub.queue.take()
+    assert batch is not None
+    batch.failed(UnavailableError("the disk is full"))
+    assert [fault(each) for each in desk.heard(bob)] == [(-32603, "InternalError")]
+    assert (desk.hub.directory.is_wanted(NEWS), desk.hub.directory.count) == (True, 1)
+    assert NEWS in desk.hub.routing.me.topics
+    desk.publish(alice, NEWS, "hello")
+    assert [each["params"]["data"]["message"] for each in desk.heard(bob)] == ["hello"]
+
+
+def test_what_a_client_that_has_gone_asked_for_is_still_there_when_it_comes_back() -> None:
+    desk = Desk()
+    alice, bob = desk.client(1), desk.client(2)
+    desk.publish(alice, NEWS, "hello")
+    desk.tell(bob, rpc.request(1, "irn_fetchMessages", {"topic": NEWS}))
+    desk.hub.disconnect(bob)  # before the body has come from the journal
+    desk.run()
+    found = desk.ask(desk.client(2), "irn_fetchMessages", {"topic": NEWS})["result"]
+    assert [each["message"] for each in found["messages"]] == ["hello"]
 
 
 def test_fetching_answers_with_what_was_not_had_yet() -> None:

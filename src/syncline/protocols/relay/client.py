@@ -22,6 +22,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from syncline.core.clock import Clock, SystemClock
 from syncline.core.errors import (
     ClosedError,
+    DecodeError,
     RefusedError,
     SynclineError,
     UnavailableError,
@@ -178,7 +179,7 @@ class RelayClient:
             except RefusedError as error:
                 self._fail(error)
                 return
-            except (UnreachableError, UnavailableError):
+            except (UnreachableError, UnavailableError, DecodeError):  # the last: it talks like no relay, for now
                 pass
             if self.connections > before:
                 spans = self._backoff.spans(self._random)

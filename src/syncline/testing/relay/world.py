@@ -252,7 +252,7 @@ class Wire:
     def _arrive(self, name: str, payload: bytes, is_text: bool) -> None:
         server, link = self.ends[name], self._links[name]
         if server.hub is not None and server.ports.get(link) is self:
-            server.hub.links.receive(link, payload, is_text=is_text)
+            server.hub.links.receive(link, payload, is_text)
             server.pump()
 
     def break_down(self) -> None:

@@ -19,10 +19,13 @@ from syncline.protocols.relay.wire.messages import V2, NetworkMessage, decode
 PROTOCOL: Final = "relay"
 KIND: Final = "message"
 _TIME_MAX: Final = 2**63 - 1
+_OUT: Final = Direction.OUT  # looking up a member of an enum takes as long as a check
+_UNKEPT: Final = (Reason.EXPIRED, Reason.OVERSIZE)  # the raw bytes of these are not kept
+_INVALID_TOPIC: Final = Reason.INVALID_TOPIC
 is_topic: Final = re.compile(r"[0-9a-f]{64}").fullmatch
 
 
-class Taken(Incoming, frozen=True, kw_only=True):
+class Taken(Incoming, frozen=True, kw_only=True, gc=False):
     """A message the session has already taken apart, so that the judge need not do it again."""
 
     message: NetworkMessage
@@ -71,20 +74,21 @@ class RelayJudge:
         else:
             message, verdict = judge_message(incoming.topic, incoming.raw, incoming.received_at)
             digest = message.hash if message is not None else b""
-        reason = verdict.reason
-        wrote = incoming.direction is Direction.OUT or incoming.peer.startswith("did:key:")
+        reason, topic = verdict.reason, incoming.topic
+        direction, peer = incoming.direction, incoming.peer
+        wrote = direction is _OUT or peer.startswith("did:key:")
         return Arrival(
             protocol=PROTOCOL,
-            topic=incoming.topic[: limits.TEXT_MAX],
+            topic=topic[: limits.TEXT_MAX],
             kind=KIND,
-            id=message_id(incoming.topic, digest) if digest and reason is not Reason.INVALID_TOPIC else _id(incoming),
-            direction=incoming.direction,
-            publisher=incoming.peer if wrote else "",  # a server hands on what somebody else wrote
-            peer=incoming.peer,
+            id=message_id(topic, digest) if digest and reason is not _INVALID_TOPIC else _id(incoming),
+            direction=direction,
+            publisher=peer if wrote else "",  # a server hands on what somebody else wrote
+            peer=peer,
             published_at=_time(message.published_at) if message else None,
             expires_at=_time(message.expires_at) if message else None,
             received_at=incoming.received_at,
-            raw=None if reason is Reason.EXPIRED or reason is Reason.OVERSIZE else incoming.raw,
+            raw=incoming.raw if reason is None or reason not in _UNKEPT else None,
             verdict=verdict.outcome,
             reason=reason,
         )

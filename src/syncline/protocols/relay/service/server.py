@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ from anyio.streams.tls import TLSListener
 from syncline.core.clock import Clock
 from syncline.core.errors import ClosedError, RefusedError, UnreachableError, UsageError
 from syncline.core.keys import public_of_did_key
-from syncline.core.limits import RELAY_IN_FLIGHT, RELAY_REQUEST_BYTES, RELAY_UNSENT_BYTES
+from syncline.core.limits import RELAY_BACKLOG_BYTES, RELAY_IN_FLIGHT, RELAY_REQUEST_BYTES, RELAY_UNSENT_BYTES
 from syncline.networks.signal import Signal
 from syncline.networks.websocket import Socket, accept
 from syncline.protocols.relay.service.doors import Doors
@@ -89,7 +90,11 @@ class Conversation:
                 self.heard_at = self._clock.monotonic()
                 for is_text, payload in messages:
                     receive(payload, is_text)
-                    if port.in_flight >= RELAY_IN_FLIGHT or port.waiting_bytes > RELAY_UNSENT_BYTES or queue.is_full:
+                    if (
+                        port.in_flight >= RELAY_IN_FLIGHT
+                        or port.waiting_bytes > RELAY_UNSENT_BYTES
+                        or queue.bytes > RELAY_BACKLOG_BYTES
+                    ):
                         self._driver.pump()
                         await self._room()
                 self._driver.pump()
@@ -200,16 +205,8 @@ class Server:
         cursors = {} if hub.knows(did) else await self._driver.cursors(public_of_did_key(did))
         connection = hub.connect(did, cursors)
 
-        requests = hub.requests
-
-        def receive(payload: bytes, is_text: bool) -> None:
-            if not is_text:
-                connection.close(1003, "requests are text")
-            elif connection.end is None:
-                requests.receive(connection, payload)
-
         try:
-            await self._converse(Conversation(socket, connection, receive, self._driver))
+            await self._converse(Conversation(socket, connection, partial(hub.receive, connection), self._driver))
         finally:
             hub.disconnect(connection)
             self._driver.pump()
@@ -219,11 +216,8 @@ class Server:
         links = self._driver.hub.links
         link = self._driver.hub.open_link(trust, dialed=dialed)
 
-        def receive(payload: bytes, is_text: bool) -> None:
-            links.receive(link, payload, is_text=is_text)
-
         try:
-            await self._converse(Conversation(socket, link, receive, self._driver))
+            await self._converse(Conversation(socket, link, partial(links.receive, link), self._driver))
         finally:
             links.end(link)
             self._driver.pump()

@@ -19,7 +19,7 @@ from syncline.core.limits import RELAY_PROMPT_TRIES
 from syncline.core.retry import Backoff
 from syncline.networks.fetch import Fetcher, FetchPolicy
 from syncline.protocols.relay.service.driver import Driver
-from syncline.protocols.relay.session.prompts import Prompt, paid
+from syncline.protocols.relay.session.prompts import Prompt
 
 log = structlog.get_logger()
 CALLS: Final = 16  # at the same time
@@ -84,7 +84,8 @@ class Webhooks:
                 log.warning("relay_webhook_failed", url=prompt.webhook.url, topic=prompt.webhook.topic, error=outcome)
                 break
             await anyio.sleep(next(spans))
-        self._driver.hub.queue.put([], [paid(prompt)])
+        hub = self._driver.hub
+        hub.queue.put([], [hub.prompts.settle(prompt)])
         self._driver.pump()
 
     async def _try(self, prompt: Prompt) -> str:

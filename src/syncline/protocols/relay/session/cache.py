@@ -7,10 +7,9 @@ reused, so a single number says how far a reader has come.
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -39,30 +38,34 @@ class Entry(msgspec.Struct, eq=False, gc=False):
 class Mailbox:
     """The messages of one topic, in order."""
 
-    __slots__ = ("_by_digest", "_entries", "_positions", "bytes")
+    __slots__ = ("_by_digest", "_entries", "_positions", "bytes", "find")
 
     def __init__(self) -> None:
         self._positions: list[int] = []
-        self._entries: dict[int, Entry] = {}
+        self._entries: list[Entry] = []  # at the same places
         self._by_digest: dict[bytes, Entry] = {}
+        self.find: Callable[[bytes], Entry | None] = self._by_digest.get  # the message of this hash
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._positions)
 
-    def find(self, digest: bytes) -> Entry | None:
-        return self._by_digest.get(digest)
-
     def after(self, position: int) -> Iterator[Entry]:
         """Live entries later than `position`, oldest first. What is not committed yet ends the row."""
         for index in range(bisect_right(self._positions, position), len(self._positions)):
-            entry = self._entries[self._positions[index]]
+            entry = self._entries[index]
             if not entry.live:
                 return
             yield entry
 
     def holds(self, entry: Entry) -> bool:
-        return self._entries.get(entry.position) is entry
+        index = bisect_left(self._positions, entry.position)
+        return index < len(self._entries) and self._entries[index] is entry
+
+    def among(self, positions: Iterable[int]) -> list[int]:
+        """Those of these positions at which there still is a message."""
+        mine = set(self._positions)
+        return [position for position in positions if position in mine]
 
     def is_next(self, position: int, after: int) -> bool:
         """Whether nothing lies between the two."""
@@ -71,13 +74,14 @@ class Mailbox:
 
     def add(self, entry: Entry) -> None:
         self._positions.append(entry.position)
-        self._entries[entry.position] = entry
+        self._entries.append(entry)
         self._by_digest[entry.digest] = entry
         self.bytes += entry.size
 
     def remove(self, entry: Entry) -> None:
-        del self._positions[bisect_left(self._positions, entry.position)]
-        del self._entries[entry.position]
+        index = bisect_left(self._positions, entry.position)
+        del self._positions[index]
+        del self._entries[index]
         if self._by_digest.get(entry.digest) is entry:
             del self._by_digest[entry.digest]
         self.bytes -= entry.size
@@ -89,14 +93,12 @@ class Cache:
     def __init__(self, quotas: Quotas, position: int = 0) -> None:
         self._quotas = quotas
         self._mailboxes: dict[str, Mailbox] = {}
+        self.mailbox: Callable[[str], Mailbox | None] = self._mailboxes.get  # that of this topic
         self._expiry: list[tuple[int, int, Entry]] = []
-        self._used: Counter[str] = Counter()  # bytes per source
+        self._used: dict[str, int] = {}  # bytes per source
         self.position = position  # of the newest entry ever admitted
         self.count = 0
         self.bytes = 0
-
-    def mailbox(self, topic: str) -> Mailbox | None:
-        return self._mailboxes.get(topic)
 
     def topics_among(self, topics: Set[str]) -> list[str]:
         """Those of these topics that hold something."""
@@ -126,11 +128,13 @@ class Cache:
             return f"a {'client' if is_client else 'server'} may have {share} bytes cached"
         return ""
 
-    def admit(self, topic: str, digest: bytes, size: int, expires_at: int, source: str) -> Entry:
-        """Take a message in, not live yet; an expired one of the same hash gives way."""
-        self.position += 1
-        entry = Entry(self.position, topic, digest, size, expires_at, source)
-        self._add(entry)
+    def admit(
+        self, mailbox: Mailbox | None, topic: str, digest: bytes, size: int, expires_at: int, source: str
+    ) -> Entry:
+        """Take a message into the topic's mailbox, not live yet; an expired one of the same hash gives way."""
+        self.position = position = self.position + 1
+        entry = Entry(position, topic, digest, size, expires_at, source)
+        self._add(entry, mailbox)
         return entry
 
     def restore(self, entry: Entry) -> None:
@@ -138,21 +142,21 @@ class Cache:
         mailbox = self._mailboxes.get(entry.topic)
         if mailbox is None or mailbox.find(entry.digest) is None:
             entry.live = True
-            self._add(entry)
+            self._add(entry, mailbox)
             self.position = max(self.position, entry.position)
 
-    def _add(self, entry: Entry) -> None:
-        mailbox = self._mailboxes.get(entry.topic)
+    def _add(self, entry: Entry, mailbox: Mailbox | None) -> None:
+        source, size = entry.source, entry.size
         if mailbox is None:
             mailbox = self._mailboxes[entry.topic] = Mailbox()
         elif (former := mailbox.find(entry.digest)) is not None:
             self.discard(former)
             mailbox = self._mailboxes.setdefault(entry.topic, mailbox)
         mailbox.add(entry)
-        heapq.heappush(self._expiry, (entry.expires_at, entry.position, entry))
-        self._used[entry.source] += entry.size
+        heappush(self._expiry, (entry.expires_at, entry.position, entry))
+        self._used[source] = self._used.get(source, 0) + size
         self.count += 1
-        self.bytes += entry.size
+        self.bytes += size
 
     def discard(self, entry: Entry) -> None:
         """Forget an entry that failed to be committed, or whose time has passed."""
@@ -173,7 +177,7 @@ class Cache:
         """Forget what has expired; returns the topics that are empty now."""
         emptied = []
         while self._expiry and self._expiry[0][0] <= now:
-            entry = heapq.heappop(self._expiry)[2]
+            entry = heappop(self._expiry)[2]
             self.discard(entry)
             if entry.topic not in self._mailboxes:
                 emptied.append(entry.topic)

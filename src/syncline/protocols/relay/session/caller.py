@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
@@ -27,6 +28,9 @@ REASONS: Final = {
     Problem.MAILBOX_LIMIT.label: Reason.QUOTA_EXCEEDED,
     Problem.SUBSCRIBER_LIMIT.label: Reason.QUOTA_EXCEEDED,
 }
+
+
+Name = tuple[str, bytes]  # topic and hash of a message
 
 
 class RelayMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +70,8 @@ class Caller:
     def __init__(self, first_id: int) -> None:
         self._ids = count(first_id)
         self._calls: dict[int, Call] = {}
-        self._held: dict[tuple[str, str], Parcel] = {}
-        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._held: dict[Name, Parcel] = {}
+        self._seen: OrderedDict[Name, None] = OrderedDict()
         self.topics: dict[str, None] = {}
         self.outgoing: list[bytes] = []  # to be sent on the present connection
 
@@ -120,7 +124,7 @@ class Caller:
         data = msgspec.json.decode(answer.params, type=rpc.SubscriptionParams).data
         if not isinstance(answer.id, int):
             raise DecodeError("a delivery needs a number")
-        name = (data.topic, data.message)
+        name = _name(data.topic, data.message)
         held = self._held.get(name)
         if held is not None:
             held.number = answer.id
@@ -134,7 +138,7 @@ class Caller:
 
     def taken(self, parcel: Parcel) -> None:
         """The user has it: acknowledge."""
-        name = (parcel.message.topic, parcel.message.message)
+        name = _name(parcel.message.topic, parcel.message.message)
         if self._held.pop(name, None) is None:
             return
         self._seen[name] = None
@@ -154,6 +158,11 @@ class Caller:
     def take_outgoing(self) -> Sequence[bytes]:
         outgoing, self.outgoing = self.outgoing, []
         return outgoing
+
+
+def _name(topic: str, message: str) -> Name:
+    """What tells messages apart. Hashes, because ten thousand of the largest would be a gigabyte."""
+    return topic, sha256(message.encode()).digest()
 
 
 def _error(fault: rpc.Fault) -> SynclineError:

@@ -6,7 +6,7 @@ Only the bookkeeping; requests and deliveries act on it.
 from __future__ import annotations
 
 import hashlib
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -31,7 +31,7 @@ class Cursor:
         return CursorValue(self.through, list(self._acked))
 
     def has(self, position: int) -> bool:
-        return position <= self.through or position in self._acked
+        return position <= self.through or self._is_acked(position)
 
     def ack(self, position: int, mailbox: Mailbox | None, client: str) -> None:
         """Note an acknowledgement, and move up over all that leaves no gap."""
@@ -42,11 +42,17 @@ class Cursor:
             return
         insort(self._acked, position)
         for entry in mailbox.after(self.through) if mailbox is not None else ():
-            if entry.position not in self._acked and entry.source != client:
+            if entry.source != client and not self._is_acked(entry.position):
                 break
             self.through = entry.position
-        while self._acked and self._acked[0] <= self.through:
-            del self._acked[0]
+        del self._acked[: bisect_right(self._acked, self.through)]
+        # One message that is never acknowledged keeps all later ones in this list: let go of those that have expired.
+        if len(self._acked) > 2 * (len(mailbox) if mailbox is not None else 0):
+            self._acked = mailbox.among(self._acked) if mailbox is not None else []
+
+    def _is_acked(self, position: int) -> bool:
+        index = bisect_left(self._acked, position)
+        return index < len(self._acked) and self._acked[index] == position
 
 
 class Client:

@@ -27,6 +27,7 @@ class Deliveries:
         self._outbox = outbox
         self._quotas = quotas
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._waiting: dict[Connection, None] = {}  # connections with unacknowledged deliveries
         self.sent = 0
         self.resent = 0
@@ -34,17 +35,18 @@ class Deliveries:
         self.abandoned = 0
 
     def fan_out(self, entry: Entry, message: NetworkMessage) -> None:
-        """A message has just become live: on its way to whoever has room for it."""
-        data, topic = b"", entry.topic
+        """A message has just become live, so nobody has read it: on its way to whoever has room for it."""
+        data, topic, source = b"", entry.topic, entry.source
         for subscription in self._directory.ears(topic):
             connection = subscription.connection
-            if not connection.client.wants(entry):
+            if connection.client.did == source:  # it is never sent what it published itself
                 if topic not in connection.behind:
                     subscription.sent = entry.position
             elif topic in connection.behind or not self._has_room(connection):
                 connection.behind[topic] = None
             else:
-                data = data or _data(entry, message)
+                if not data:
+                    data = _data(topic, message)
                 self._push(subscription, entry, data)
 
     def catch_up(self, connection: Connection, topic: str) -> None:
@@ -76,8 +78,9 @@ class Deliveries:
 
     def mark_read(self, client: Client, entry: Entry) -> None:
         """The client has this message; it is not sent to it again, here or after a restart."""
-        client.cursor(entry.topic).ack(entry.position, self._cache.mailbox(entry.topic), client.did)
-        client.dirty[entry.topic] = None
+        topic = entry.topic
+        client.cursor(topic).ack(entry.position, self._cache.mailbox(topic), client.did)
+        client.dirty[topic] = None
 
     def resend(self) -> None:
         """Send again what has waited too long for its acknowledgement; give up after a few times."""
@@ -109,10 +112,11 @@ class Deliveries:
         return len(connection.pending) < self._quotas.window and connection.pending_bytes < RELAY_WINDOW_BYTES
 
     def _push(self, subscription: Subscription, entry: Entry, data: bytes) -> None:
-        connection, number = subscription.connection, subscription.connection.next_number
+        connection = subscription.connection
+        number = connection.next_number
         connection.next_number = number + 1
         payload = rpc.delivery(number, subscription.id, data)
-        due = self._clock.monotonic() + self._quotas.resend_seconds
+        due = self._monotonic() + self._quotas.resend_seconds
         connection.pending[number] = Delivery(entry, payload, due)
         connection.pending_bytes += len(payload)
         self._waiting[connection] = None
@@ -159,9 +163,9 @@ class Deliveries:
             if body is None or entry.expires_at <= now:
                 subscription.sent = entry.position
             else:
-                self._push(subscription, entry, _data(entry, decode(body)))
+                self._push(subscription, entry, _data(entry.topic, decode(body)))
         self._refill(connection)
 
 
-def _data(entry: Entry, message: NetworkMessage) -> bytes:
-    return rpc.delivery_data(entry.topic, message.message.decode(), message.timestamp, message.tag)
+def _data(topic: str, message: NetworkMessage) -> bytes:
+    return rpc.delivery_data(topic, message.message.decode(), message.timestamp, message.tag)

@@ -29,21 +29,18 @@ def position_key(position: int) -> bytes:
 
 def messages_changes(entries: Sequence[Entry]) -> list[StateChange]:
     """Remember what a commit has cached, until the last of it expires. One row for all: it is read only at a start."""
-    pieces = []
+    pieces, pack, unhex = [], _MESSAGE.pack, bytes.fromhex
     for entry in entries:
         source = entry.source.encode()
         pieces.append(
-            _MESSAGE.pack(
-                entry.position, bytes.fromhex(entry.topic), entry.digest, entry.expires_at, entry.size, len(source)
-            )
+            pack(entry.position, unhex(entry.topic), entry.digest, entry.expires_at, entry.size, len(source)) + source
         )
-        pieces.append(source)
     return [
         StateChange(
             space=MESSAGES,
             key=position_key(entries[0].position),
             value=b"".join(pieces),
-            expires_at=max(entry.expires_at for entry in entries),
+            expires_at=max([entry.expires_at for entry in entries]),
         ),
         counter_change(POSITION, entries[-1].position),
     ]

@@ -119,10 +119,14 @@ class Hub:
         connection.client.connections.pop(connection, None)
         self.connections -= 1
 
-    def receive(self, connection: Connection, payload: bytes) -> None:
-        """One text message of a client."""
-        if connection.end is None:
+    def receive(self, connection: Connection, payload: bytes, is_text: bool = True) -> None:
+        """One message of a client."""
+        if connection.end is not None:
+            return
+        if is_text:
             self.requests.receive(connection, payload)
+        else:
+            connection.close(1003, "requests are text")
 
     def _listens(self, public: bytes, topic: str) -> bool:
         client = self._clients.get(public)

@@ -125,7 +125,7 @@ class Links:
 
     # -- what comes in --------------------------------------------------------------------------------------------
 
-    def receive(self, link: Link, payload: bytes, *, is_text: bool) -> None:
+    def receive(self, link: Link, payload: bytes, is_text: bool) -> None:
         """One message of a link. What breaks the rules ends it."""
         link.heard_at = self._clock.monotonic()
         try:
@@ -329,8 +329,9 @@ class _Parcel:
         [receipt] = receipts
         self._publishing.settle(self._draft, receipt)
         self._link.received += 1
-        if receipt.arrival.verdict is Outcome.REJECT:
-            self._link.strikes += 1
+        arrival = receipt.arrival
+        if arrival.verdict is Outcome.REJECT and arrival.reason is not None and arrival.reason.about == "content":
+            self._link.strikes += 1  # that there is no room here is not the neighbour's fault
             if self._link.strikes > RELAY_STRIKES:
                 self._link.close(REFUSED, f"more than {RELAY_STRIKES} bad messages")
 

@@ -60,6 +60,7 @@ class Prompts:
         self._by_topic: dict[str, dict[str, Webhook]] = {}
         self._count = 0
         self.waiting: list[Prompt] = []
+        self.calling = 0  # taken by the driver, and not settled yet
         self.dropped = 0
 
     def webhooks(self) -> Iterable[Webhook]:
@@ -107,7 +108,7 @@ class Prompts:
                 self.resume(hook, entry, message)
 
     def resume(self, hook: Webhook, entry: Entry, message: NetworkMessage) -> None:
-        if len(self.waiting) >= limits.RELAY_PROMPTS:
+        if len(self.waiting) + self.calling >= limits.RELAY_PROMPTS:
             self.dropped += 1
             return
         self.waiting.append(Prompt(hook, entry.position, entry.digest.hex(), message))
@@ -116,13 +117,15 @@ class Prompts:
         return self._by_topic.get(topic, {}).get(webhook_id)
 
     def take(self) -> list[Prompt]:
+        """Calls to make now. Settle each of them: so many are on their way at most."""
         waiting, self.waiting = self.waiting, []
+        self.calling += len(waiting)
         return waiting
 
-
-def paid(prompt: Prompt) -> StateChange:
-    """What to write down when a call is made, or given up."""
-    return StateChange(space=OWED, key=prompt.key, value=None)
+    def settle(self, prompt: Prompt) -> StateChange:
+        """A call is made, or given up; returns what to write down."""
+        self.calling -= 1
+        return StateChange(space=OWED, key=prompt.key, value=None)
 
 
 def _hook_key(webhook: Webhook) -> bytes:

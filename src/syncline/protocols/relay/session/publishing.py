@@ -27,6 +27,10 @@ from syncline.protocols.relay.wire.rpc import Problem, PublishParams
 
 REPEATED: Final = ignore(Reason.DUPLICATE)
 LOOPED: Final = ignore(Reason.LOOP)
+_IN: Final = Direction.IN  # looking up members of enums takes as long as making a draft
+_OUT: Final = Direction.OUT
+_ACCEPT: Final = Outcome.ACCEPT
+_NO_STATE: Final[Sequence[StateChange]] = ()
 
 
 class Reply(Protocol):
@@ -43,7 +47,7 @@ class Draft(msgspec.Struct, eq=False, gc=False):
     topic: str
     source: str
     received_at: int
-    direction: Direction = Direction.IN
+    direction: Direction = _IN
     message: NetworkMessage | None = None
     raw: bytes | None = None
     digest: bytes = b""
@@ -95,7 +99,7 @@ class Publishing:
         self._cache = cache
         self._queue = queue
         self._quotas = quotas
-        self._clock = clock
+        self._now = clock.now
         self._announce = announce
         self._remember = remember  # further state to keep with a message
         self.cached = 0
@@ -103,25 +107,25 @@ class Publishing:
 
     def draft(self, params: PublishParams, source: str, *, is_client: bool) -> Draft:
         """A message stamped with our time, checked but not admitted."""
-        now, quotas = self._clock.now(), self._quotas
-        draft = Draft(params.topic, source, now, Direction.IN if is_client else Direction.OUT)
+        now, quotas, topic, ttl = self._now(), self._quotas, params.topic, params.ttl
+        draft = Draft(topic, source, now, _IN if is_client else _OUT)
         body = params.message.encode()
         if not 0 <= params.tag <= TAG_MAX:
             return draft.refuse(Problem.INVALID_PARAMS, f"a tag lies between 0 and {TAG_MAX}")
-        if 0 <= params.ttl <= U64_MAX:
+        if 0 <= ttl <= U64_MAX:
             # Relay network: the timestamp is when the publishing server observed the message, and so is expires_at
-            draft.message = NetworkMessage(
-                tag=params.tag, prompt=params.prompt, timestamp=now // 1_000, ttl=params.ttl, message=body
+            draft.message = message = NetworkMessage(
+                tag=params.tag, prompt=params.prompt, timestamp=now // 1_000, ttl=ttl, message=body
             )
-            draft.raw = encode(draft.message)
-        if not is_topic(params.topic):
+            draft.raw = encode(message)
+        if not is_topic(topic):
             return draft.refuse(Problem.INVALID_TOPIC)
         if len(body) > quotas.message_bytes:
             detail = f"a message may have {quotas.message_bytes} bytes, this one has {len(body)}"
             return draft.refuse(Problem.PAYLOAD_SIZE, detail, reject(Reason.QUOTA_EXCEEDED, detail))
-        if params.ttl < 1:
+        if ttl < 1:
             return draft.refuse(Problem.TTL_TOO_SHORT)
-        if params.ttl > quotas.ttl_max:
+        if ttl > quotas.ttl_max:
             detail = f"a message may be cached for {quotas.ttl_max} s"
             return draft.refuse(Problem.TTL_TOO_LONG, detail, reject(Reason.QUOTA_EXCEEDED, detail))
         return draft
@@ -131,7 +135,7 @@ class Publishing:
 
         It is kept even if nobody wants it any more: the sender counts on us to have it from now on.
         """
-        now = self._clock.now()
+        now = self._now()
         draft = Draft(topic, server, now)
         draft.raw = raw
         draft.message, verdict = judge_message(topic, raw, now)
@@ -161,7 +165,7 @@ class Publishing:
         if full:
             draft.refuse(Problem.MAILBOX_LIMIT, full, reject(Reason.QUOTA_EXCEEDED, full))
             return
-        draft.entry = cache.admit(draft.topic, digest, len(raw), message.expires_at, draft.source)
+        draft.entry = cache.admit(mailbox, draft.topic, digest, len(raw), message.expires_at, draft.source)
 
     def withdraw(self, drafts: Sequence[Draft]) -> None:
         """Take back what was admitted and will not be committed after all."""
@@ -178,11 +182,11 @@ class Publishing:
 
     def commit(self, drafts: Sequence[Draft], reply: Reply, state: Sequence[StateChange] = ()) -> None:
         """Hand admitted drafts to the journal; `reply` hears when they are on disk."""
-        if len(drafts) > 1 or state:
-            self.hand_over(drafts, _Publication(self, drafts, reply), state)
-            return
-        [draft] = drafts
-        entry, message = draft.entry, draft.message
+        self.hand_over(drafts, _Publication(self, drafts, reply), state)
+
+    def commit_one(self, draft: Draft, reply: Reply) -> None:
+        """The same for a single draft, which most publications are."""
+        entry, message, state = draft.entry, draft.message, _NO_STATE
         if entry is not None and message is not None and message.prompt:
             state = self._remember(entry, message)
         step = _SinglePublication(self, draft, reply)
@@ -204,7 +208,7 @@ class Publishing:
         if entry is None or message is None or raw is None:
             self.repeated += draft.known is not None
             return draft.known is not None and not draft.known.failed
-        if receipt.arrival.verdict is Outcome.ACCEPT:
+        if receipt.arrival.verdict is _ACCEPT:
             entry.live = True
             self.cached += 1
             self._announce(entry, message, raw)

@@ -64,6 +64,7 @@ class Requests:
         self._outbox = outbox
         self._quotas = quotas
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._methods: dict[str, Callable[[Connection, RequestId, msgspec.Raw], None]] = {
             "irn_publish": self._publish,
             "irn_batchPublish": self._batch_publish,
@@ -97,7 +98,9 @@ class Requests:
             method = self._methods.get(call.method)
             if method is None:
                 raise RequestError(Problem.INVALID_METHOD, f"there is no method {call.method[:64]!r}")
-            self._take(connection, 1.0)
+            missing = connection.bucket.take(self._monotonic())
+            if missing:
+                raise _too_many(missing)
             method(connection, call.id, call.params)
             self.answered[call.method] += 1
         except msgspec.ValidationError as error:
@@ -115,9 +118,9 @@ class Requests:
             connection.close(FLOOD, f"more than {self._quotas.strikes} refused requests")
 
     def _take(self, connection: Connection, tokens: float) -> None:
-        missing = connection.bucket.take(self._clock.monotonic(), tokens)
+        missing = connection.bucket.take(self._monotonic(), tokens)
         if missing:
-            raise RequestError(Problem.TOO_MANY_REQUESTS, f"try again in {missing:.1f} s")
+            raise _too_many(missing)
 
     def _publish(self, connection: Connection, request_id: RequestId, params: msgspec.Raw) -> None:
         publishing = self._publishing
@@ -128,7 +131,7 @@ class Requests:
             publishing.refuse(draft)
             raise RequestError(draft.problem, draft.detail)
         connection.in_flight += 1
-        publishing.commit([draft], _Answer(connection, request_id))
+        publishing.commit_one(draft, _Answer(connection, request_id))
 
     def _batch_publish(self, connection: Connection, request_id: RequestId, params: msgspec.Raw) -> None:
         messages = msgspec.json.decode(params, type=rpc.BatchPublishParams).messages
@@ -201,6 +204,8 @@ class Requests:
 
         def answer(bodies: Sequence[bytes | None]) -> None:
             connection.in_flight -= 1
+            if connection.end is not None:
+                return  # it has gone: nobody has read them
             messages = []
             for entry, body in zip(wanted, bodies, strict=True):
                 if body is not None:
@@ -214,8 +219,8 @@ class Requests:
     def _unread(self, connection: Connection, topics: Sequence[str]) -> tuple[list[Entry], bool]:
         now, size, wanted = self._clock.now(), 0, list[Entry]()
         for topic in topics:
-            mailbox = self._cache.mailbox(topic)
-            for entry in mailbox.after(0) if mailbox is not None else ():
+            mailbox, cursor = self._cache.mailbox(topic), connection.client.cursors.get(topic)
+            for entry in mailbox.after(cursor.through if cursor is not None else 0) if mailbox is not None else ():
                 if not connection.client.wants(entry) or entry.expires_at <= now:
                     continue
                 size += entry.size
@@ -234,6 +239,10 @@ class Requests:
         for topic in topics:
             if not is_topic(topic):
                 raise RequestError(Problem.INVALID_TOPIC)
+
+
+def _too_many(missing: float) -> RequestError:
+    return RequestError(Problem.TOO_MANY_REQUESTS, f"try again in {missing:.1f} s")
 
 
 class _Answer(msgspec.Struct, eq=False, gc=False):

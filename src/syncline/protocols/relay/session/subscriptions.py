@@ -7,7 +7,7 @@ because a client that has not asked yet drops what it is sent.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from syncline.core.clock import Clock
 from syncline.core.limits import SECOND
@@ -69,9 +69,14 @@ class Subscriptions:
         self._queue.put([], changes, _Listening(self, connection, topics, new, reply))
 
     def unsubscribe(self, client: Client, topics: Sequence[str], reply: Reply) -> None:
-        """By client and topic: clients name subscriptions by ids of their own."""
+        """By client and topic: clients name subscriptions by ids of their own.
+
+        Forgotten at once, so that a subscribe that follows closely is a new one; deliveries end with the commit.
+        """
         changes = [durable.subscription_change(client.public, topic, None) for topic in dict.fromkeys(topics)]
-        self._queue.put([], changes, _Leaving(self, client, topics, reply))
+        former = {topic: self._directory.ends_at(client.public, topic) for topic in topics}
+        self.forget(client.public, list(former))
+        self._queue.put([], changes, _Leaving(self, client, former, reply))
 
     def listen(self, connection: Connection, topics: Sequence[str]) -> list[str]:
         """Begin to deliver; returns the subscriptions' ids."""
@@ -86,13 +91,18 @@ class Subscriptions:
             ids.append(subscription.id)
         return ids
 
-    def leave(self, client: Client, topics: Sequence[str]) -> None:
+    def leave(self, client: Client, topics: Iterable[str]) -> None:
         for topic in topics:
             for connection in client.connections:
                 self._deliveries.drop(connection, topic)
                 self._directory.unlisten(connection, topic)
                 connection.subscriptions.pop(topic, None)
-        self.forget(client.public, topics)
+
+    def stay(self, client: Client, former: Mapping[str, int | None]) -> None:
+        """Leaving has failed: remember what is still on disk, unless it was subscribed to anew."""
+        for topic, ends_at in former.items():
+            if ends_at is not None and self._directory.ends_at(client.public, topic) is None:
+                self._remember(client.public, topic, ends_at)
 
     def forget(self, public: bytes, topics: Sequence[str]) -> None:
         for topic in topics:
@@ -176,17 +186,22 @@ class _Listening:
 
 
 class _Leaving:
-    __slots__ = ("_client", "_reply", "_subscriptions", "_topics")
+    """What happens after the commit: nothing more is delivered."""
 
-    def __init__(self, subscriptions: Subscriptions, client: Client, topics: Sequence[str], reply: Reply) -> None:
+    __slots__ = ("_client", "_former", "_reply", "_subscriptions")
+
+    def __init__(
+        self, subscriptions: Subscriptions, client: Client, former: Mapping[str, int | None], reply: Reply
+    ) -> None:
         self._subscriptions = subscriptions
         self._client = client
-        self._topics = topics
+        self._former = former  # topic → when the subscription would have ended
         self._reply = reply
 
     def done(self, receipts: Sequence[Receipt]) -> None:
-        self._subscriptions.leave(self._client, self._topics)
+        self._subscriptions.leave(self._client, self._former)
         self._reply.ok(True)
 
     def failed(self, error: Exception) -> None:
+        self._subscriptions.stay(self._client, self._former)
         self._reply.failed(error)

@@ -24,7 +24,7 @@ TAG_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
 
 
-class NetworkMessage(msgspec.Struct, frozen=True, kw_only=True):
+class NetworkMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One message as it travels. `message` is UTF-8."""
 
     tag: int

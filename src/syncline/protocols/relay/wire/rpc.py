@@ -46,7 +46,7 @@ class Problem(Enum):
         return str(self.value[2])
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A request, or a client's answer to a delivery: only a request has a method."""
 
     id: RequestId
@@ -57,7 +57,7 @@ class Call(msgspec.Struct, frozen=True):
     error: msgspec.Raw = msgspec.Raw(b"")
 
 
-class PublishParams(msgspec.Struct, frozen=True):
+class PublishParams(msgspec.Struct, frozen=True, gc=False):
     topic: str
     message: str
     ttl: int = RELAY_TTL_DEFAULT
@@ -88,7 +88,7 @@ class BatchUnsubscribeParams(msgspec.Struct, frozen=True):
     subscriptions: list[UnsubscribeParams]
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """A cached message as clients see it."""
 
     topic: str
