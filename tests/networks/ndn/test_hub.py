@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from syncline.core.clock import SystemClock
 from syncline.core.errors import RefusedError, UnavailableError, UnreachableError, UsageError
@@ -18,11 +21,14 @@ from syncline.formats.ndn import names
 from syncline.formats.ndn.packets import encode_data, encode_interest
 from syncline.formats.ndn.signing import Digest, Ed25519Signer, Ed25519Verifier
 from syncline.networks.ndn import client as clients
+from syncline.networks.ndn import doors
+from syncline.networks.ndn import hub as hubs
 from syncline.networks.ndn.client import Client, attached
 from syncline.networks.ndn.doors import DoorOptions
 from syncline.networks.ndn.endpoint import Request
 from syncline.networks.ndn.hub import Hub, HubOptions, running
 from syncline.networks.ndn.transports import CLIENT_VARIABLE, Transport, connect
+from syncline.networks.ndn.websocket import WebSocketTransport
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 DOORS = DoorOptions(tcp_port=0, udp_port=0, websocket_port=0, websocket_origins=("http://good.example",))
@@ -183,6 +189,105 @@ async def test_a_stream_that_cannot_be_read_ends_alone() -> None:
                 await second.receive()
         await second.aclose()
         assert await ask(other, "/a/b") == b"fine"
+
+
+def hang_up_at_once(address: str) -> None:
+    """Connect and reset the connection, before the other side has had a chance to look at it."""
+    host, port = address.split("//")[1].split(":")
+    with socket.create_connection((host, int(port))) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize("kind", ["tcp", "ws"])
+async def test_a_peer_that_hangs_up_at_the_door_ends_alone(kind: str) -> None:
+    async with hub() as found:
+        for _ in range(3):
+            hang_up_at_once(found.addresses[kind])
+        await anyio.sleep(0.05)
+        async with attached(found.addresses["tcp"]) as client:
+            await serve(client, "/a", b"still here")
+            assert len(found.forwarder.routes.of(names.parse("/a"))) == 1
+
+
+async def test_packets_for_a_websocket_that_says_farewell_end_that_one_alone() -> None:
+    async with hub() as found:
+        leaving = await connect(found.addresses["ws"])
+        assert isinstance(leaving, WebSocketTransport)
+        with anyio.fail_after(5):
+            while not found.forwarder.faces:
+                await anyio.sleep(0.01)
+            [face] = found.forwarder.faces.values()
+            leaving._core.send_close(1000)
+            await leaving._flush()
+            while found.forwarder.faces:
+                face.send(b"\x05\x00")
+                await anyio.sleep(0)
+            with pytest.raises(anyio.EndOfStream):  # the server answers the farewell and hangs up
+                await leaving.receive()
+        await leaving.aclose()
+        async with attached(found.addresses["tcp"]) as client:
+            await serve(client, "/a", b"still here")
+            assert len(found.forwarder.faces) == 1
+
+
+async def test_an_uplink_that_hangs_up_during_its_handshake_is_tried_again() -> None:
+    tried = 0
+
+    async def turn_away(stream: SocketStream) -> None:
+        nonlocal tried
+        async with stream:
+            await stream.receive()
+            tried += 1
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    port = listener.extra(SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, turn_away)
+        async with hub(uplinks=(f"ws://127.0.0.1:{port}",)) as found:
+            with anyio.fail_after(10):
+                while tried < 2:
+                    await anyio.sleep(0.02)
+            assert len(found.uplinks) == 0
+        tasks.cancel_scope.cancel()
+
+
+async def test_udp_peers_that_have_gone_are_forgotten_even_while_packets_go_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doors, "NDN_UDP_IDLE_SECONDS", 0.2)
+    async with hub() as found:
+        silent = [await connect(found.addresses["udp"]) for _ in range(3)]
+        for each in silent:
+            await each.send([b"\x64\x00"])
+        with anyio.fail_after(5):
+            while len(faces := list(found.forwarder.faces.values())) < 3:
+                await anyio.sleep(0.01)
+            while found.forwarder.faces:  # the door sends all the while
+                for face in faces:
+                    face.send(b"\x64\x00")
+                await anyio.sleep(0.001)
+        newcomer = await connect(found.addresses["udp"])
+        await newcomer.send([b"\x64\x00"])
+        with anyio.fail_after(5):
+            while not found.forwarder.faces:
+                await anyio.sleep(0.01)
+        for each in [*silent, newcomer]:
+            await each.aclose()
+
+
+async def test_a_peer_that_neither_speaks_nor_reads_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "LINGER_SECONDS", 0.05)
+    async with hub() as found, await anyio.connect_tcp("127.0.0.1", int(found.addresses["tcp"].split(":")[-1])) as raw:
+        with anyio.fail_after(5):
+            while not found.forwarder.faces:
+                await anyio.sleep(0.01)
+            [face] = found.forwarder.faces.values()
+            while face.send(b"\x64\xfd\x20\x00" + bytes(8192)):  # until our side of the connection is full
+                await anyio.sleep(0)
+            await raw.send_eof()
+            while found.forwarder.faces:
+                await anyio.sleep(0.01)
+        assert face.closed
 
 
 async def test_a_web_page_may_connect_only_if_its_origin_is_allowed() -> None:

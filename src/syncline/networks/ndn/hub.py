@@ -36,6 +36,7 @@ from syncline.networks.ndn.uplinks import Uplinks
 
 log = structlog.get_logger()
 TICK_SECONDS: Final = 0.1
+LINGER_SECONDS: Final = 2.0  # how long what waits may still be sent to a peer that says no more
 
 
 class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +152,8 @@ class Hub:
             pass
         face.closed = True
         bell.ring()
+        await anyio.sleep(LINGER_SECONDS)
+        tasks.cancel_scope.cancel()  # it does not read either
 
     def drop(self, face: Face) -> None:
         """Forget a face and what came with it."""
