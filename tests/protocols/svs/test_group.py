@@ -12,19 +12,21 @@ import anyio
 import pytest
 
 from syncline.core.clock import SystemClock
-from syncline.core.errors import ConflictError, UsageError
+from syncline.core.errors import ConflictError, UnavailableError, UsageError
 from syncline.core.limits import SVS_PUBLICATION_BYTES
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Reason
 from syncline.formats.ndn import names
+from syncline.formats.ndn import types as t
 from syncline.formats.ndn.signing import Hmac
 from syncline.formats.tlv import encode
+from syncline.networks.ndn.client import attached
 from syncline.networks.ndn.doors import DoorOptions
 from syncline.networks.ndn.hub import Hub, HubOptions, running
 from syncline.protocols.svs.rules import Keys, Signers, Trust
 from syncline.protocols.svs.service import FileStore, Group, MemoryStore, join
 from syncline.protocols.svs.session import Failure, Options, Publication
-from syncline.protocols.svs.wire.mapping import MappingEntry
+from syncline.protocols.svs.wire.mapping import MappingEntry, decode_mapping
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 QUICK = Options(lifetime=0.2, retries=1, refetches=0, backoff=Backoff(first=0.01, longest=0.02))
@@ -316,6 +318,31 @@ async def test_numbers_and_publications_survive_a_restart(tmp_path: Path) -> Non
                 (4, 5),
             ]
         store.close()
+
+
+async def test_questions_for_numbers_nobody_can_have_harm_nobody(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "alice.db")
+    async with running(HubOptions(doors=DoorOptions(tcp_port=0)), SystemClock()) as hub:
+        async with (
+            join("/room", node="/alice", forwarder=hub.addresses["tcp"], store=store) as alice,
+            attached(hub.addresses["tcp"]) as stranger,
+        ):
+            largest = names.number(t.GENERIC, 2**64 - 1)
+            prefix = names.parse("/alice/room")
+            await alice.publish("/chat/1", b"one")
+            for question in (
+                prefix + largest,
+                prefix + names.number(t.GENERIC, 0),
+                prefix + names.number(t.GENERIC, 1) + names.parse("/v=0") + names.number(t.SEGMENT, 2**64 - 1),
+            ):
+                with pytest.raises(UnavailableError):
+                    await stranger.ask(question, lifetime=100)
+            for low, high in ((2**64 - 1, 2**64 - 1), (2, 2**64 - 1)):
+                numbers = names.number(t.GENERIC, low) + names.number(t.GENERIC, high)
+                answer = await stranger.ask(prefix + names.parse("/MAPPING") + numbers, lifetime=1_000)
+                assert decode_mapping(answer.content).entries == ()
+            assert await alice.publish("/chat/2", b"two") == 2
+    store.close()
 
 
 async def test_many_publications_at_once_get_numbers_of_their_own() -> None:

@@ -21,7 +21,6 @@ import structlog
 
 from syncline.core.clock import Clock, SystemClock
 from syncline.core.errors import UsageError
-from syncline.core.limits import SVS_SEQ_MAX
 from syncline.core.ports import StateChange
 from syncline.formats.ndn.names import Name, parse, text
 from syncline.networks.ndn.bell import Bell
@@ -90,6 +89,7 @@ class Group:
         self._nodes: list[Name] = []
         self._deliveries: deque[Deliver] = deque()
         self._delivery_bell = Bell()
+        self._lookup_bell = Bell()
         self._outbox = Outbox(name, self._session, self._wiring, signers, store, self._bell.ring)
         self._buffers: set[Buffer] = set()
 
@@ -196,6 +196,7 @@ class Group:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._deliver)
+                tasks.start_soon(self._look_up_all)
                 while True:
                     await self._work()
                     with anyio.move_on_at(self._session.deadline):
@@ -217,9 +218,8 @@ class Group:
                 now = anyio.current_time()
                 for each, verdict in zip(judges, judged, strict=True):
                     self._session.judged(each.token, verdict, now)
-        lookups, self._wiring.lookups = self._wiring.lookups, []
-        for request, named in lookups:
-            await self._look_up(request, named)
+        if self._wiring.lookups:
+            self._lookup_bell.ring()
 
     def _note(self, actions: list[Action]) -> None:
         for action in actions:
@@ -235,11 +235,18 @@ class Group:
                 self.skipped += action.high - action.low + 1
                 log.info("svs_skipped", group=text(self.name), reason=action.reason, low=action.low, high=action.high)
 
+    async def _look_up_all(self) -> None:
+        """Answer from the store what is no longer in memory. Disks are slow: the conversation does not wait for them."""
+        while True:
+            await self._lookup_bell.wait()
+            lookups, self._wiring.lookups = self._wiring.lookups, []
+            for request, named in lookups:
+                await self._look_up(request, named)
+
     async def _look_up(self, request: Asked, named: OuterName | MappingName) -> None:
-        """Answer from the store what is no longer in memory."""
         if isinstance(named, MappingName):
-            high = min(named.high, named.low + 63, SVS_SEQ_MAX)
-            entries = await self._store.entries(named.node, named.low, high)
+            numbers = self._wiring.numbers_of(named)
+            entries = await self._store.entries(named.node, numbers.start, numbers.stop - 1)
             self._wiring.answer_mapping(request, named, entries)
         else:
             packet = await self._store.packet(named.node, named.seq, named.segment)
