@@ -42,10 +42,22 @@ def test_a_jump_is_believed_only_when_it_is_proven() -> None:
     assert names.text(probe.name) == "/alice/group/MAPPING/%03%E9/%03%E9"
     assert desk.session.vector == {}
     desk.answer(probe, mapping(1_001, 1_001, entry(1_001, "/x")))
-    assert (desk.asks(), desk.session.statistics()["probes"]) == ([], 0)
-    desk.hear(alice=SVS_JUMP + 1)
-    assert desk.session.vector == {ALICE: SVS_JUMP + 1}
+    assert desk.session.statistics()["probes"] == 0
+    assert desk.session.vector == {ALICE: SVS_JUMP + 1}  # without waiting for somebody to say it again
     assert desk.skipped() == [(1, SVS_JUMP - 1, "backlog")]
+    assert desk.names() == ["/alice/group/MAPPING/%03%E8/%03%E9"]
+
+
+def test_a_number_from_before_we_joined_stays_one_while_it_is_being_proven() -> None:
+    desk = Desk(from_now=True)
+    desk.session.subscribe(names.parse("/"))
+    desk.hear(alice=SVS_JUMP + 1)
+    [probe] = desk.asks()
+    desk.tick(5)  # long after we have settled in
+    desk.answer(probe, mapping(1_001, 1_001, entry(1_001, "/x")))
+    assert (desk.asks(), desk.skipped()) == ([], [(1, SVS_JUMP + 1, "from_now")])
+    desk.hear(alice=SVS_JUMP + 2)
+    assert desk.names() == ["/alice/group/MAPPING/%03%EA/%03%EA"]
 
 
 def test_a_small_step_is_believed_at_once() -> None:

@@ -59,9 +59,10 @@ class Session:
 
     def published(self, node: Name, entry: MappingEntry, now: float) -> None:
         """Announce a publication that has been made and kept."""
-        self._own[node] = entry.seq
+        # While it was being kept, the group may have told us of a higher number: there is no way back from that.
+        self._own[node] = max(entry.seq, self._own[node])
         self._news.setdefault(node, []).append(entry)
-        self._sync.publish(node, entry.seq, now)
+        self._sync.publish(node, self._own[node], now)
 
     # what others say
 
@@ -75,12 +76,13 @@ class Session:
     def heard(self, vector: Mapping[Name, int], mapping: MappingData | None, now: float) -> None:
         """Take in a validated sync Interest."""
         believed: dict[Name, int] = {}
+        old = self._options.from_now and now < self._joined + self._options.settle
         news = [(node, seq) for node, seq in vector.items() if seq > self._sync.vector.get(node, 0)]
         unknown = sum(node not in self._fetching.feeds and node not in self._own for node, _ in news)
         for node, seq in news:
             if node in self._own:
                 self._hear_of_ourselves(node, seq)
-            elif self._believes(node, seq, Rank.NEW if unknown <= SVS_CROWD else Rank.CROWD, now):
+            elif self._believes(node, seq, Rank.NEW if unknown <= SVS_CROWD else Rank.CROWD, now, old=old):
                 believed[node] = seq
             else:
                 self.disbelieved += 1
@@ -91,12 +93,19 @@ class Session:
                 self._fetching.rank(feed, Rank.NEW)
                 for entry in mapping.entries:
                     feed.hint(entry)
-        old = self._options.from_now and now < self._joined + self._options.settle
         for update in updates:
             if update.node not in self._own:
                 feed = self._fetching.feeds[update.node]
                 self._fetching.update(feed, update.low, update.high, old=old)
         self._fetching.pump(now)
+
+    def _take_proofs(self, now: float) -> None:
+        """Claims that have been proven count at once: nobody may repeat them for half a minute."""
+        for claim in self._fetching.take_proofs():
+            update = self._sync.learn(claim.feed.node, claim.seq, now)
+            if update is not None:
+                self._fetching.update(claim.feed, update.low, update.high, old=claim.old)
+                self._fetching.pump(now)
 
     def _hear_of_ourselves(self, node: Name, seq: int) -> None:
         """A higher number of our own means that we forgot it: never use it again."""
@@ -107,7 +116,7 @@ class Session:
         elif seq > own:
             self.disbelieved += 1
 
-    def _believes(self, node: Name, seq: int, rank: Rank, now: float) -> bool:
+    def _believes(self, node: Name, seq: int, rank: Rank, now: float, *, old: bool) -> bool:
         """Whether a claim is near enough to what was seen of the node; if not, it must be proven first."""
         fetching = self._fetching
         feed = fetching.feeds.get(node)
@@ -120,7 +129,7 @@ class Session:
         if seq <= seen + SVS_JUMP:
             return True
         if wanted and feed.doubted_until <= now:
-            fetching.prove(feed, seq)
+            fetching.prove(feed, seq, old=old)
         return False
 
     def _has_room(self, rank: Rank) -> bool:
@@ -144,6 +153,7 @@ class Session:
 
     def judged(self, token: int, judged: Judged, now: float) -> None:
         self._fetching.judged(token, judged, now)
+        self._take_proofs(now)
 
     # the application
 

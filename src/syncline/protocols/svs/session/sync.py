@@ -51,10 +51,20 @@ class Sync:
         self._updated.pop(node, None)
 
     def publish(self, node: Name, seq: int, now: float) -> None:
-        """Our own node has a new number: tell the group at once."""
+        """Our own node has a new number: tell the group at once, whatever others have been told."""
         self.vector[node] = seq
         self._updated[node] = now
+        self._heard = None
         self.deadline = now
+
+    def learn(self, node: Name, seq: int, now: float) -> Update | None:
+        """Take over a number that is believed; what is new to us."""
+        known = self.vector.get(node, 0)
+        if seq <= known:
+            return None
+        self.vector[node] = seq
+        self._updated[node] = now
+        return Update(node, known + 1, seq)
 
     def receive(self, vector: Mapping[Name, int], believed: Mapping[Name, int], now: float) -> list[Update]:
         """Take in a validated vector, of which `believed` may change ours; what is new to us."""
@@ -62,13 +72,8 @@ class Sync:
         if vector:
             self._hellos = 0
         behind = [node for node, seq in own.items() if vector.get(node, 0) < seq]
-        updates = []
-        for node, seq in believed.items():
-            known = own.get(node, 0)
-            if seq > known:
-                updates.append(Update(node, known + 1, seq))
-                own[node] = seq
-                self._updated[node] = now
+        learned = [self.learn(node, seq, now) for node, seq in believed.items()]
+        updates = [update for update in learned if update is not None]
         if self._heard is not None:
             _merge(self._heard, vector)
             return updates
