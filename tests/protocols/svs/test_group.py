@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from syncline.core.clock import SystemClock
-from syncline.core.errors import ConflictError, UnavailableError, UsageError
+from syncline.core.errors import ConflictError, RefusedError, UnavailableError, UsageError
 from syncline.core.limits import SVS_PUBLICATION_BYTES
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Reason
@@ -385,6 +385,31 @@ async def test_a_number_whose_keeping_failed_is_used_by_the_next() -> None:
         assert await members["alice"].publish("/x", b"x") == 1
 
 
+async def test_one_bad_publication_does_not_take_those_published_with_it_along() -> None:
+    class Picky(MemoryStore):
+        async def keep(self, publications: Any) -> None:
+            await anyio.sleep(0.01)
+            if any(each.entry.name == names.parse("/bad") for each in publications):
+                raise RefusedError("not this one", reason=Reason.OVERSIZE)
+            await super().keep(publications)
+
+    async with room(alice={"store": Picky()}) as members:
+        numbers: list[int] = []
+        refused: list[str] = []
+
+        async def publish(name: str) -> None:
+            try:
+                numbers.append(await members["alice"].publish(name, b"x"))
+            except RefusedError:
+                refused.append(name)
+
+        async with anyio.create_task_group() as tasks:
+            for name in ("/first", "/good", "/bad", "/fine", "/bad"):
+                tasks.start_soon(publish, name)
+        assert (sorted(numbers), refused) == ([1, 2, 3], ["/bad", "/bad"])
+        assert await members["alice"].publish("/last", b"x") == 4
+
+
 async def test_a_cancelled_publisher_does_not_leave_a_number_in_doubt() -> None:
     class Slow(MemoryStore):
         async def keep(self, publications: Any) -> None:
@@ -403,6 +428,11 @@ async def test_what_cannot_be_published_is_refused_and_takes_no_number() -> None
             await members["alice"].publish("/x", bytes(SVS_PUBLICATION_BYTES + 1))
         with pytest.raises(UsageError, match="starts with a slash"):
             await members["alice"].publish("x", b"")
+        for name, extra in (("/x", b"no block"), ("/x", b"\xf0\xfd\x04\x01" + bytes(1_025)), (b"\x08\x05x", b"")):
+            with pytest.raises(UsageError, match="cannot be read"):
+                await members["alice"].publish(name, b"", extra=extra)
+        with pytest.raises(UsageError, match="too long for a mapping"):
+            await members["alice"].publish("/" + "x" * 8_000, b"")
         with pytest.raises(UsageError, match="does not publish for that node"):
             await members["alice"].publish("/x", b"", node="/bob")
         with pytest.raises(UsageError, match="publishes for no node"):
