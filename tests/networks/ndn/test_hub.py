@@ -27,6 +27,7 @@ from syncline.networks.ndn.client import Client, attached
 from syncline.networks.ndn.doors import DoorOptions
 from syncline.networks.ndn.endpoint import Request
 from syncline.networks.ndn.hub import Hub, HubOptions, running
+from syncline.networks.ndn.routes import Route
 from syncline.networks.ndn.transports import CLIENT_VARIABLE, Transport, connect
 from syncline.networks.ndn.websocket import WebSocketTransport
 
@@ -166,6 +167,21 @@ async def test_two_hubs_are_one_network() -> None:
         with anyio.fail_after(5):
             while center.forwarder.routes.of(names.parse("/near")):
                 await anyio.sleep(0.01)
+
+
+async def test_a_route_that_expires_is_withdrawn_from_other_forwarders_too() -> None:
+    async with hub() as center, hub(uplinks=(center.addresses["tcp"],)) as branch:
+        inside, prefix = branch.attach(), names.parse("/brief")
+        with anyio.fail_after(5):
+            while not branch.uplinks:
+                await anyio.sleep(0.01)
+            branch.forwarder.routes.add(prefix, Route(inside._face.id, expires=anyio.current_time() + 0.5))
+            branch.uplinks.routes_changed(prefix)
+            while not center.forwarder.routes.of(prefix):
+                await anyio.sleep(0.01)
+            while center.forwarder.routes.of(prefix):
+                await anyio.sleep(0.01)
+        assert branch.forwarder.routes.of(prefix) == []
 
 
 async def test_a_stream_that_cannot_be_read_ends_alone() -> None:

@@ -81,9 +81,11 @@ class Hub:
         random: Random | None = None,
     ) -> None:
         self.options = options
-        self.forwarder = Forwarder(admit=admit, limits=options.limits, content_packets=options.content_packets)
-        self.addresses: dict[str, str] = {}  # what is listened on: tcp, udp, ws, unix
         self.random = random or SystemRandom()
+        self.forwarder = Forwarder(
+            admit=admit, limits=options.limits, content_packets=options.content_packets, random=self.random
+        )
+        self.addresses: dict[str, str] = {}  # what is listened on: tcp, udp, ws, unix
         self._clock = clock
         self._tasks = tasks
         self.uplinks = Uplinks(self.forwarder, clock, self.random, self.carry, command_signer)
@@ -179,7 +181,8 @@ class Hub:
     async def _tick(self) -> None:
         while True:
             await anyio.sleep(TICK_SECONDS)
-            self.forwarder.tick(anyio.current_time())
+            for prefix in self.forwarder.tick(anyio.current_time()):
+                self.uplinks.routes_changed(prefix)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import anyio
 from anyio import TypedAttributeLookupError, TypedAttributeProvider
 from anyio.abc import ByteStream, ConnectedUDPSocket, SocketAttribute
 
-from syncline.core.errors import UnreachableError, UsageError
+from syncline.core.errors import MissingError, UnreachableError, UsageError
 from syncline.core.limits import NDN_DATAGRAM_BYTES, NDN_PACKET_BYTES
 from syncline.formats.ndn.link import fragment
 from syncline.formats.tlv import split
@@ -136,7 +136,7 @@ async def _connect_websocket(uri: str, host: str, port: int) -> Transport:
     try:
         from syncline.networks.ndn import websocket
     except ImportError:
-        raise UsageError("WebSockets are not installed", hint="pip install 'syncline[web]'", about=uri) from None
+        raise MissingError("WebSockets are not installed", hint="pip install 'syncline[web]'", about=uri) from None
     return await websocket.connect(uri, host, port)
 
 
