@@ -289,6 +289,7 @@ NDN_PARTIAL_SECONDS: Final = 0.5
 NDN_UDP_IDLE_SECONDS: Final = 600.0  # after which a UDP face is forgotten
 NDN_DATAGRAM_BYTES: Final = 1_400  # larger packets are sent as fragments over UDP
 NDN_ENDPOINT_PENDING: Final = 8_192  # questions of one application that wait for an answer
+NDN_ENDPOINT_BYTES: Final = 8 * MIB  # packets of one application that wait to be sent; more are dropped and counted
 
 # SVS-PS
 SVS_SEQ_MAX: Final = 2**53 - 1  # larger sequence numbers are not believed; other implementations cannot count further

@@ -8,6 +8,8 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import anyio
 import pytest
@@ -25,7 +27,7 @@ from syncline.networks.ndn import doors
 from syncline.networks.ndn import hub as hubs
 from syncline.networks.ndn.client import Client, attached
 from syncline.networks.ndn.doors import DoorOptions
-from syncline.networks.ndn.endpoint import Request
+from syncline.networks.ndn.endpoint import Endpoint, Request
 from syncline.networks.ndn.hub import Hub, HubOptions, running
 from syncline.networks.ndn.routes import Route
 from syncline.networks.ndn.transports import CLIENT_VARIABLE, Transport, connect
@@ -132,6 +134,68 @@ async def test_a_client_comes_back_after_its_connection_broke(monkeypatch: pytes
                 except UnavailableError:
                     await anyio.sleep(0.05)
         assert len(opened) == 3
+
+
+async def test_what_is_asked_while_the_forwarder_is_away_ends_and_nothing_piles_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[Transport] = []
+
+    async def only_once(address: str | None = None) -> Transport:
+        if opened:
+            raise UnreachableError("the forwarder is away", about=str(address))
+        opened.append(await connect(address))
+        return opened[0]
+
+    monkeypatch.setattr(clients, "connect", only_once)
+    async with hub() as found, attached(found.addresses["tcp"]) as client:
+        await opened[0].aclose()
+        with anyio.fail_after(10):
+            for _ in range(3):
+                client.endpoint.send(bytes(1_000))
+                with pytest.raises(UnavailableError, match="nobody answered in time"):
+                    await ask(client, "/a", lifetime=60_000)
+        assert (len(client.endpoint), client.endpoint.outgoing) == (0, [])
+
+
+async def test_a_prefix_is_registered_again_until_the_forwarder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Transport] = []
+
+    async def remember(address: str | None = None) -> Transport:
+        opened.append(await connect(address))
+        return opened[-1]
+
+    monkeypatch.setattr(clients, "connect", remember)
+    monkeypatch.setattr(clients, "REGISTER_SECONDS", 0.1)
+    async with hub() as found, attached(found.addresses["tcp"]) as producer:
+        await serve(producer, "/a", b"still here")
+        answer, refused = found.forwarder.commander, 0
+
+        def refuse_twice(*command: Any) -> bytes | None:
+            nonlocal refused
+            refused += 1
+            assert answer is not None
+            return None if refused <= 2 else answer(*command)
+
+        found.forwarder.commander = refuse_twice
+        await opened[0].aclose()
+        with anyio.fail_after(10):
+            while refused < 3:
+                await anyio.sleep(0.02)
+            while not found.forwarder.routes.of(names.parse("/a")):
+                await anyio.sleep(0.02)
+        await anyio.sleep(0.3)
+        assert refused == 3  # and then no more
+
+
+async def test_packets_a_connection_has_no_room_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncline.networks.ndn.endpoint.NDN_ENDPOINT_BYTES", 1_000)
+    endpoint = Endpoint(Random(1))
+    for _ in range(20):
+        endpoint.send(bytes(100))
+    assert (len(endpoint.take()), endpoint.dropped) == (10, 10)
+    endpoint.send(bytes(100))
+    assert len(endpoint.take()) == 1
 
 
 async def test_two_hubs_are_one_network() -> None:

@@ -294,6 +294,33 @@ async def test_a_member_inside_the_hub_needs_no_socket() -> None:
             assert told(await inbox.until(1)) == [("/alice", 1, "/chat/x", b"x")]
 
 
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
+async def test_who_leaves_a_group_is_sent_nothing_more_and_may_come_back(inside: bool) -> None:
+    async with (
+        running(HubOptions(doors=DoorOptions(tcp_port=0)), SystemClock()) as hub,
+        attached(hub.addresses["tcp"]) as client,
+    ):
+        attachment = hub.attach() if inside else client
+        for _ in range(2):
+            async with join("/room", node="/alice", forwarder=attachment) as alice:
+                await alice.publish("/chat/x", b"x")
+                assert len(hub.forwarder.routes) == 2
+            with anyio.fail_after(5):
+                while len(hub.forwarder.routes):
+                    await anyio.sleep(0.01)
+
+
+async def test_who_cannot_join_may_try_again() -> None:
+    async with running(HubOptions(), SystemClock()) as hub:
+        attachment = hub.attach()
+        with pytest.raises(UsageError, match="a node has a name"):
+            async with join("/room", node=["/alice", "/"], forwarder=attachment):
+                pass
+        assert len(hub.forwarder.routes) == 0
+        async with join("/room", node="/alice", forwarder=attachment) as alice:
+            assert await alice.publish("/chat/x", b"x") == 1
+
+
 async def test_numbers_and_publications_survive_a_restart(tmp_path: Path) -> None:
     async with running(HubOptions(doors=DoorOptions(tcp_port=0)), SystemClock()) as hub:
         forwarder = hub.addresses["tcp"]

@@ -61,6 +61,10 @@ class Inside:
         self._hub.forwarder.routes.add(prefix, Route(self._face.id))
         self._hub.uplinks.routes_changed(prefix)
 
+    def unregister(self, prefix: Name) -> None:
+        self._hub.forwarder.routes.remove(prefix, self._face.id, Route(self._face.id).origin)
+        self._hub.uplinks.routes_changed(prefix)
+
     def peer(self, face: int) -> str:
         found = self._hub.forwarder.faces.get(face)
         return found.uri if found is not None else ""

@@ -87,6 +87,7 @@ class Group:
         self._callbacks: dict[int, Callback] = {}
         self._on_failure: list[FailureCallback] = []
         self._nodes: list[Name] = []
+        self._registered: list[Name] = []
         self._deliveries: deque[Deliver] = deque()
         self._delivery_bell = Bell()
         self._lookup_bell = Bell()
@@ -180,7 +181,7 @@ class Group:
         self._session.join(prefix, await self._store.last(prefix))
         self._wiring.serve(prefix)
         self._nodes.append(prefix)
-        await self._attachment.register(prefix + self.name)
+        await self._register(prefix + self.name)
 
     def resume(self, settled: dict[Name, int]) -> None:
         """Go on after what an earlier run has settled."""
@@ -189,7 +190,20 @@ class Group:
 
     async def enter(self) -> None:
         """Have the group's sync Interests sent here."""
-        await self._attachment.register(self.name)
+        await self._register(self.name)
+
+    async def _register(self, prefix: Name) -> None:
+        self._registered.append(prefix)
+        await self._attachment.register(prefix)
+
+    def close(self) -> None:
+        """Leave the group: nothing is sent here any more, and iterators end. `run` does so at its end."""
+        self._wiring.close()
+        for prefix in self._registered:
+            self._attachment.unregister(prefix)
+        self._registered.clear()
+        for buffer in self._buffers:
+            buffer.close()
 
     async def run(self) -> None:
         """Take part until cancelled."""
@@ -202,9 +216,7 @@ class Group:
                     with anyio.move_on_at(self._session.deadline):
                         await self._bell.wait()
         finally:
-            self._wiring.close()
-            for buffer in self._buffers:
-                buffer.close()
+            self.close()
 
     async def _work(self) -> None:
         """Let the conversation do what is due, until nothing is left."""
@@ -325,9 +337,13 @@ async def join(
         clock=clock or SystemClock(),
         random=random or SystemRandom(),
     )
-    for prefix in [] if node is None else [node] if isinstance(node, str | bytes) else node:
-        await member.add_node(prefix)
-    await member.enter()
+    try:
+        for prefix in [] if node is None else [node] if isinstance(node, str | bytes) else node:
+            await member.add_node(prefix)
+        await member.enter()
+    except BaseException:
+        member.close()
+        raise
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(member.run)
         try:
