@@ -28,6 +28,7 @@ from syncline.networks.ndn import hub as hubs
 from syncline.networks.ndn.client import Client, attached
 from syncline.networks.ndn.doors import DoorOptions
 from syncline.networks.ndn.endpoint import Endpoint, Request
+from syncline.networks.ndn.forwarder import Limits
 from syncline.networks.ndn.hub import Hub, HubOptions, running
 from syncline.networks.ndn.routes import Route
 from syncline.networks.ndn.transports import CLIENT_VARIABLE, Transport, connect
@@ -353,6 +354,20 @@ async def test_udp_peers_that_have_gone_are_forgotten_even_while_packets_go_out(
                 await anyio.sleep(0.01)
         for each in [*silent, newcomer]:
             await each.aclose()
+
+
+async def test_datagrams_take_at_most_half_of_the_faces() -> None:
+    async with hub(limits=Limits(faces=4)) as found:
+        peers = [await connect(found.addresses["udp"]) for _ in range(5)]
+        for peer in peers:
+            await peer.send([b"\x64\x00"])
+        async with attached(found.addresses["tcp"]) as one, attached(found.addresses["tcp"]) as two:
+            await serve(one, "/a", b"a")
+            assert await ask(two, "/a/1") == b"a"
+            kinds = sorted(face.uri.split(":")[0] for face in found.forwarder.faces.values())
+            assert kinds == ["tcp", "tcp", "udp", "udp"]
+        for peer in peers:
+            await peer.aclose()
 
 
 async def test_a_peer_that_neither_speaks_nor_reads_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from syncline.core.clock import SystemClock
-from syncline.core.errors import ConflictError, RefusedError, UnavailableError, UsageError
+from syncline.core.errors import ClosedError, ConflictError, RefusedError, UnavailableError, UsageError
 from syncline.core.limits import SVS_PUBLICATION_BYTES
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Reason
@@ -308,6 +308,13 @@ async def test_who_leaves_a_group_is_sent_nothing_more_and_may_come_back(inside:
             with anyio.fail_after(5):
                 while len(hub.forwarder.routes):
                     await anyio.sleep(0.01)
+
+
+async def test_who_has_left_cannot_publish() -> None:
+    async with room(alice={}) as members:
+        pass
+    with pytest.raises(ClosedError, match="has left the group"):
+        await members["alice"].publish("/x", b"x")
 
 
 async def test_who_cannot_join_may_try_again() -> None:

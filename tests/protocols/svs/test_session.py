@@ -333,6 +333,31 @@ def test_a_publication_with_another_name_than_its_mapping_says_is_refused() -> N
     assert desk.deliveries() == []
 
 
+def test_a_false_name_that_came_with_a_sync_interest_costs_a_query_and_not_the_publication() -> None:
+    desk = Desk()
+    number = desk.session.subscribe(names.parse("/chat"))
+    desk.hear(wire.MappingData(ALICE, (entry(1, "/chat/lie"),)), alice=1)
+    [ask] = desk.asks()
+    desk.answer(ask, outers(1, "/chat/true")[0])
+    [query] = desk.asks()
+    assert (names.text(query.name), desk.deliveries(), desk.failures()) == ("/alice/group/MAPPING/%01/%01", [], [])
+    desk.answer(query, mapping(1, 1, entry(1, "/chat/true")))
+    [ask] = desk.asks()
+    desk.answer(ask, outers(1, "/chat/true")[0])
+    assert desk.deliveries() == [("/alice", 1, "/chat/true", b"hi", (number,))]
+    assert desk.session.settled() == {ALICE: 1}
+
+
+def test_names_are_asked_for_fresh_and_packets_from_wherever_they_are() -> None:
+    desk = Desk()
+    desk.session.subscribe(names.parse("/chat"))
+    desk.hear(alice=1)
+    [query] = desk.asks()
+    desk.answer(query, mapping(1, 1, entry(1, "/chat/1")))
+    [ask] = desk.asks()
+    assert (query.must_be_fresh, ask.must_be_fresh) == (True, False)  # an old answer may lack what was published since
+
+
 def test_a_packet_of_another_publication_is_refused() -> None:
     desk = Desk()
     desk.session.subscribe_to_producer(ALICE)

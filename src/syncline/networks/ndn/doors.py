@@ -174,6 +174,9 @@ class _UdpDoor:
             self._seen[address] = now
             return self._faces[address]
         self._forget_idle(now)
+        # An address is easily made up, a connection is not: datagrams leave room for those.
+        if len(self._faces) >= max(1, self._hub.options.limits.faces // 2):
+            return None
         uri = f"udp://{authority(*address)}"
         try:
             face = self._hub.forwarder.add_face(uri, local=is_loopback(address[0]), notify=self._bell.ring, now=now)

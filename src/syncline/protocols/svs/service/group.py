@@ -20,7 +20,7 @@ import anyio
 import structlog
 
 from syncline.core.clock import Clock, SystemClock
-from syncline.core.errors import UsageError
+from syncline.core.errors import ClosedError, UsageError
 from syncline.core.ports import StateChange
 from syncline.formats.ndn.names import Name, parse, text
 from syncline.networks.ndn.bell import Bell
@@ -88,6 +88,7 @@ class Group:
         self._on_failure: list[FailureCallback] = []
         self._nodes: list[Name] = []
         self._registered: list[Name] = []
+        self._closed = False
         self._deliveries: deque[Deliver] = deque()
         self._delivery_bell = Bell()
         self._lookup_bell = Bell()
@@ -116,6 +117,8 @@ class Group:
         `node` chooses among several nodes of this member. `extra` are further TLV blocks for the mapping entry, which
         subscribers can filter by; with `timestamp` the time is among them.
         """
+        if self._closed:
+            raise ClosedError("this member has left the group", about=text(self.name))
         blocks = (timestamp_block(self._clock.now()) if timestamp else b"") + extra
         return await self._outbox.publish(Request(self._node_of(node), _name(name), payload, blocks, state))
 
@@ -198,6 +201,7 @@ class Group:
 
     def close(self) -> None:
         """Leave the group: nothing is sent here any more, and iterators end. `run` does so at its end."""
+        self._closed = True
         self._wiring.close()
         for prefix in self._registered:
             self._attachment.unregister(prefix)
@@ -220,8 +224,13 @@ class Group:
 
     async def _work(self) -> None:
         """Let the conversation do what is due, until nothing is left."""
-        self._session.tick(anyio.current_time())
-        while actions := self._wiring.act(self._session.take()):
+        while True:
+            self._session.tick(anyio.current_time())  # also while packets keep coming: publications must be announced
+            if self._wiring.lookups:
+                self._lookup_bell.ring()
+            actions = self._wiring.act(self._session.take())
+            if not actions:
+                return
             judges = [action for action in actions if type(action) is Judge]
             self._note([action for action in actions if type(action) is not Judge])
             if judges:
@@ -230,8 +239,6 @@ class Group:
                 now = anyio.current_time()
                 for each, verdict in zip(judges, judged, strict=True):
                     self._session.judged(each.token, verdict, now)
-        if self._wiring.lookups:
-            self._lookup_bell.ring()
 
     def _note(self, actions: list[Action]) -> None:
         for action in actions:

@@ -80,6 +80,7 @@ class Wiring:
             answered,
             self._now(),
             can_be_prefix=ask.can_be_prefix,
+            must_be_fresh=ask.must_be_fresh,
             lifetime=round(ask.lifetime * 1_000),
         )
 

@@ -44,6 +44,7 @@ from syncline.protocols.svs.wire.naming import mapping_name, outer_name
 from syncline.protocols.svs.wire.publication import Outer
 
 MAPPINGS_PER_NODE = 4
+OTHER_NAME = "another name than the mapping says"
 PROBE_RETRIES = 3  # even where everything else is retried for ever
 
 
@@ -207,7 +208,7 @@ class Fetching:
         if len(feed.jobs) >= (SVS_JOBS_PER_NODE if feed.rank is Rank.PROVEN else 1):
             return None
         if feed.ready:
-            return self._start(feed, *feed.ready.popleft())
+            return self._start(feed, *feed.ready.popleft(), hinted=False)
         subscriptions = self._subscriptions
         while feed.next <= feed.high:
             producer = subscriptions.wants_producer(feed.node)
@@ -227,7 +228,7 @@ class Fetching:
                 feed.ahead.add(seq)
             if entry is None or self._is_wanted(feed, entry, now):
                 feed.open.add(seq)
-                return self._start(feed, seq, entry)
+                return self._start(feed, seq, entry, hinted=entry is not None)
         return None
 
     def _next_number(self, feed: Feed) -> int:
@@ -250,9 +251,9 @@ class Fetching:
         self._active[feed.rank] += 1
         return Question(next(self._tokens), "mapping", feed, low, high)
 
-    def _start(self, feed: Feed, seq: int, entry: MappingEntry | None) -> Question:
+    def _start(self, feed: Feed, seq: int, entry: MappingEntry | None, *, hinted: bool) -> Question:
         """Begin to fetch a publication, with the Interest that both forms of it answer."""
-        job = feed.jobs[seq] = Job(feed, seq, entry)
+        job = feed.jobs[seq] = Job(feed, seq, entry, hinted=hinted)
         self.jobs += 1
         self._active[feed.rank] += 1
         return Question(next(self._tokens), "outer", feed, seq, seq, job)
@@ -265,7 +266,8 @@ class Fetching:
         else:
             name = mapping_name(node, group, question.low, question.high)
         prefix = question.kind == "outer" and question.segment is None
-        self._actions.append(Ask(question.token, name, prefix, self._options.lifetime))
+        # What a cache holds of the names may be from before the newest were given; packets never change.
+        self._actions.append(Ask(question.token, name, prefix, question.kind != "outer", self._options.lifetime))
 
     # good answers
 
@@ -300,16 +302,25 @@ class Fetching:
                 feed.open.difference_update(range(low, high + 1))
                 self._fail(question, "mapping", "the publisher has no name for it", None)
             else:
-                feed.mappings += 1
-                self._active[feed.rank] += 1
-                again = Question(next(self._tokens), "mapping", feed, low, high)
-                heappush(self._retries, (now, again.token, again))
+                self._ask_names(feed, low, high, now)
+
+    def _ask_names(self, feed: Feed, low: int, high: int, now: float) -> None:
+        """Query, as soon as the window allows, the mappings of numbers that have been looked at before."""
+        feed.mappings += 1
+        self._active[feed.rank] += 1
+        question = Question(next(self._tokens), "mapping", feed, low, high)
+        heappush(self._retries, (now, question.token, question))
 
     def _received(self, question: Question, job: Job, outer: Outer, now: float) -> None:
         feed = job.feed
         if job.seq not in feed.jobs:
             return  # it failed while this packet was being judged
         problem = _contradiction(job, question, outer)
+        if problem == OTHER_NAME and job.hinted:
+            self._end_job(job)
+            feed.open.add(job.seq)
+            self._ask_names(feed, job.seq, job.seq, now)
+            return
         if problem:
             self._fail(question, "outer", problem, reject(Reason.INVALID_FIELD, problem))
             self._end_job(job)
@@ -505,5 +516,5 @@ def _contradiction(job: Job, question: Question, outer: Outer) -> str:
     if job.name is not None and outer.name != job.name:
         return "segments differ in their name"
     if job.entry is not None and outer.name != job.entry.name:
-        return "another name than the mapping says"
+        return OTHER_NAME
     return ""

@@ -85,18 +85,18 @@ class Claim(NamedTuple):
 class Job:
     """One publication being fetched."""
 
-    __slots__ = ("asked", "entry", "feed", "final", "name", "parts", "refetches", "seq", "size")
+    __slots__ = ("asked", "entry", "feed", "final", "hinted", "name", "parts", "seq", "size")
 
-    def __init__(self, feed: Feed, seq: int, entry: MappingEntry | None) -> None:
+    def __init__(self, feed: Feed, seq: int, entry: MappingEntry | None, *, hinted: bool) -> None:
         self.feed = feed
         self.seq = seq
         self.entry = entry
+        self.hinted = hinted  # the entry came with a sync Interest, so whoever has the sync key may have made it up
         self.name: Name | None = None
         self.final: int | None = None
         self.parts: dict[int, bytes] = {}
         self.asked = 0  # segments below this have been asked for
         self.size = 0
-        self.refetches = 0
 
     @property
     def complete(self) -> bool:
