@@ -453,13 +453,10 @@ async def test_an_uplink_shows_its_key_where_one_is_asked_for() -> None:
 
 async def test_a_socket_file_left_behind_is_replaced_but_a_living_one_is_not(tmp_path: Path) -> None:
     async with hub(tmp_path):
-        with pytest.raises(BaseExceptionGroup) as caught:
+        with pytest.raises(UnavailableError, match="another forwarder listens"):
             async with hub(tmp_path):
                 pass
-        assert caught.group_contains(UnavailableError)
     assert not (tmp_path / "ndn.sock").exists()
-    import socket
-
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(tmp_path / "ndn.sock"))
     dead.close()

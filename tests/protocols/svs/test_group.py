@@ -310,6 +310,18 @@ async def test_who_leaves_a_group_is_sent_nothing_more_and_may_come_back(inside:
                     await anyio.sleep(0.01)
 
 
+async def test_errors_of_the_block_and_of_joining_come_out_as_they_are() -> None:
+    doors = DoorOptions(tcp_port=0)
+    async with running(HubOptions(doors=doors), SystemClock()) as hub:
+        with pytest.raises(ZeroDivisionError):
+            async with join("/room", node="/alice", forwarder=hub.addresses["tcp"]):
+                raise ZeroDivisionError
+    async with running(HubOptions(doors=doors, need_key=True), SystemClock()) as hub:
+        with pytest.raises(RefusedError, match="403"):
+            async with join("/room", node="/alice", forwarder=hub.addresses["tcp"]):
+                pass
+
+
 async def test_who_has_left_cannot_publish() -> None:
     async with room(alice={}) as members:
         pass

@@ -21,6 +21,7 @@ from syncline.core.verdict import Reason
 from syncline.formats.ndn.names import Name, text
 from syncline.formats.ndn.packets import Data
 from syncline.formats.ndn.signing import Signer
+from syncline.networks.background import background
 from syncline.networks.ndn.bell import Bell
 from syncline.networks.ndn.control import ControlParameters, ControlResponse
 from syncline.networks.ndn.endpoint import TIMEOUT, Endpoint, registration
@@ -199,9 +200,6 @@ async def attached(
     """
     client = Client(address, clock or SystemClock(), random or SystemRandom(), signer)
     transport = await client.open()
-    async with anyio.create_task_group() as tasks:
+    async with background() as tasks:
         tasks.start_soon(client.run, transport)
-        try:
-            yield client
-        finally:
-            tasks.cancel_scope.cancel()
+        yield client

@@ -22,6 +22,7 @@ from syncline.core.errors import DecodeError, OverloadedError
 from syncline.core.limits import NDN_CONTENT_PACKETS
 from syncline.formats.ndn.names import Name
 from syncline.formats.ndn.signing import Signer, Verifier
+from syncline.networks.background import background
 from syncline.networks.ndn.bell import Bell
 from syncline.networks.ndn.commands import CommandGate
 from syncline.networks.ndn.content import Admission, anything
@@ -192,10 +193,7 @@ class Hub:
 @asynccontextmanager
 async def running(options: HubOptions, clock: Clock, **parts: object) -> AsyncIterator[Hub]:
     """A hub that runs for the length of the block."""
-    async with anyio.create_task_group() as tasks:
+    async with background() as tasks:
         hub = Hub(options, clock, tasks, **parts)  # type: ignore[arg-type]
         await hub.start()
-        try:
-            yield hub
-        finally:
-            tasks.cancel_scope.cancel()
+        yield hub

@@ -23,6 +23,7 @@ from syncline.core.clock import Clock, SystemClock
 from syncline.core.errors import ClosedError, UsageError
 from syncline.core.ports import StateChange
 from syncline.formats.ndn.names import Name, parse, text
+from syncline.networks.background import background
 from syncline.networks.ndn.bell import Bell
 from syncline.networks.ndn.client import Attachment, attached
 from syncline.networks.ndn.endpoint import Request as Asked
@@ -351,12 +352,9 @@ async def join(
     except BaseException:
         member.close()
         raise
-    async with anyio.create_task_group() as tasks:
+    async with background() as tasks:
         tasks.start_soon(member.run)
-        try:
-            yield member
-        finally:
-            tasks.cancel_scope.cancel()
+        yield member
 
 
 def _name(name: str | Name) -> Name:
