@@ -113,7 +113,6 @@ class Forwarder:
         face.closed = True
         if self.faces.pop(face.id, None) is None:
             return []
-        self.pending.forget_face(face.id)
         return self.routes.remove_face(face.id)
 
     # packets
@@ -234,6 +233,7 @@ class Forwarder:
         ]  # fmt: skip
 
     def _forward(self, entry: Pending, hops: list[Hop], waiting: Waiting, now: float) -> None:
+        self._forget_gone(entry, now)
         if self._is_multicast(entry.name):
             for hop in hops:
                 asked = entry.asked.get(hop.face)
@@ -248,6 +248,11 @@ class Forwarder:
         due = [(asked.at, face) for face, asked in entry.asked.items() if any(hop.face == face for hop in hops)]
         if due and max(due)[0] + RETRY_SECONDS <= now:
             self._ask(entry, untried.face if untried is not None else min(due)[1], waiting, now)
+
+    def _forget_gone(self, entry: Pending, now: float) -> None:
+        """A face that is gone will not answer: who waits need not wait for it."""
+        for face in [face for face in entry.asked if face not in self.faces]:
+            self.nonces.add(entry.name, entry.asked.pop(face).nonce, now)
 
     def _ask(self, entry: Pending, face: int, waiting: Waiting, now: float) -> None:
         entry.asked[face] = Asked(waiting.nonce, now)
@@ -291,6 +296,7 @@ class Forwarder:
         if entry is None or asked is None or asked.nonce != interest.nonce:
             return
         asked.nack = reason
+        self._forget_gone(entry, now)
         if any(other.nack is None for other in entry.asked.values()):
             return  # somebody else may still answer
         for number, waiting in list(entry.waiting.items()):

@@ -90,13 +90,6 @@ class PendingTable:
                 return entry
         return None
 
-    def forget_face(self, face: int) -> None:
-        """A face is gone: it neither waits nor will it answer. What nobody else waits for is removed."""
-        for entry in [entry for same in self._by_name.values() for entry in same]:
-            entry.asked.pop(face, None)
-            if entry.waiting.pop(face, None) is not None and not entry.waiting:
-                self.remove(entry)
-
     def add(self, interest: Interest) -> Pending:
         entry = Pending(interest)
         self._by_name.setdefault(entry.name, []).append(entry)
