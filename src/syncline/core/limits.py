@@ -317,7 +317,7 @@ SVS_SUBSCRIPTIONS: Final = 1_024
 SVS_HINTS_PER_NODE: Final = 256  # mapping entries that came with sync Interests
 SVS_AHEAD: Final = 1_024  # publications of a node fetched before older ones, because their mapping is known
 SVS_PIGGYBACK_BYTES: Final = 4_000  # mapping data in one sync Interest
-SVS_VECTOR_BYTES: Final = 4_000  # of our own vector in one sync Interest
+SVS_VECTOR_BYTES: Final = 8_000  # of our own vector in one sync Interest, with its mapping data
 SVS_KEPT_BYTES: Final = 32 * MIB  # own packets of a member kept in memory, to answer from
 SVS_LOOKUPS: Final = 256  # requests for older ones that wait for the disk
 

@@ -40,6 +40,7 @@ class Session:
         self._news: dict[Name, list[MappingEntry]] = {}  # published and not announced yet
         self._subscriptions = Subscriptions()
         self._sync = Sync(options, random, now)
+        self._sync.tells, self._sync.may_be_cut = self._tells, self._may_be_cut
         self._fetching = Fetching(
             group, options, self._subscriptions, random, self._actions, wall_now - now * 1_000_000
         )
@@ -191,34 +192,40 @@ class Session:
 
     def _announce(self) -> None:
         """SVS-PS: mapping data goes into every sync Interest that follows from new publications."""
-        vector = encode_vector(self._fitting_vector())
         news, self._news = self._news, {}
-        for node, entries in news.items():
-            self._actions.append(Announce(vector + encode_mapping(node, _newest_that_fit(entries))))
-        if not news:
-            self._actions.append(Announce(vector))
+        told = [encode_mapping(node, _newest_that_fit(entries)) for node, entries in news.items()]
+        for mapping in told or [b""]:
+            self._actions.append(
+                Announce(encode_vector(self._fitting_vector(SVS_VECTOR_BYTES - len(mapping))) + mapping)
+            )
 
-    def _fitting_vector(self) -> dict[Name, int]:
-        """Our vector, or as much of it as one Interest takes: our own nodes, then those that are real, then the rest.
-
-        Crowds that could not be proven yet are not passed on.
-        """
-        vector, feeds = self._sync.vector, self._fetching.feeds
-        ranks = {node: feeds[node].rank if node in feeds else Rank.PROVEN for node in vector}
-        order = [
-            node
-            for node in self._sync.recent_first()
-            if ranks[node] is not Rank.CROWD or not self._fetching.wants(node)
-        ]
-        order.sort(key=lambda node: (node not in self._own, ranks[node]))
+    def _fitting_vector(self, room: int) -> dict[Name, int]:
+        """Our vector, or as much of it as one Interest takes: our own nodes, then those that are real, then the rest."""
+        vector = self._sync.vector
+        order = [node for node in self._sync.recent_first() if self._tells(node)]
+        order.sort(key=lambda node: (node not in self._own, self._rank(node)))
         found: dict[Name, int] = {}
-        room = SVS_VECTOR_BYTES
         for node in order:
-            room -= len(node) + 16
+            room -= _room_for(node)
             if room < 0:
                 break
             found[node] = vector[node]
         return found
+
+    def _rank(self, node: Name) -> Rank:
+        feed = self._fetching.feeds.get(node)
+        return Rank.PROVEN if feed is None else feed.rank
+
+    def _tells(self, node: Name) -> bool:
+        """Crowds that could not be proven yet are not passed on."""
+        return self._rank(node) is not Rank.CROWD or not self._fetching.wants(node)
+
+    def _may_be_cut(self, vector: Mapping[Name, int]) -> bool:
+        """Whether a vector may lack nodes because there are too many for an Interest: of ours there are, and it is long."""
+        return (
+            sum(map(_room_for, self._sync.vector)) > SVS_VECTOR_BYTES
+            and sum(map(_room_for, vector)) > SVS_VECTOR_BYTES // 4
+        )
 
     # for those who watch
 
@@ -241,6 +248,11 @@ class Session:
             "disbelieved": self.disbelieved,
             "subscriptions": len(self._subscriptions),
         }
+
+
+def _room_for(node: Name) -> int:
+    """Bytes an entry takes in a vector, at most."""
+    return len(node) + 16
 
 
 def _newest_that_fit(entries: list[MappingEntry]) -> list[MappingEntry]:
