@@ -9,6 +9,7 @@ import pytest
 
 from syncline.core.clock import SystemClock
 from syncline.core.errors import UsageError
+from syncline.formats.ndn import names
 from syncline.networks.ndn.doors import DoorOptions
 from syncline.networks.ndn.hub import HubOptions, running
 from syncline.protocols.sdsp.plugins import Delivery, Start
@@ -55,6 +56,11 @@ async def test_a_late_joiner_gets_what_the_publisher_still_serves(address: str) 
             assert await late.replay("sats/low", uid="sat.1", first=0, last=3) == []
             assert await late.newest("sats/low", uid="sat.1") is None
             assert not late.capabilities.history
+
+
+async def test_a_group_is_named_as_names_are_written(address: str) -> None:
+    async with open_svs(f"svs://{address}/a%2Fb/50%25") as transport:
+        assert transport._group.name == names.generic(b"a/b") + names.generic(b"50%")
 
 
 async def test_an_address_without_a_group_is_refused() -> None:

@@ -289,6 +289,7 @@ NDN_PARTIAL_SECONDS: Final = 0.5
 NDN_UDP_IDLE_SECONDS: Final = 600.0  # after which a UDP face is forgotten
 NDN_DATAGRAM_BYTES: Final = 1_400  # larger packets are sent as fragments over UDP
 NDN_ENDPOINT_PENDING: Final = 8_192  # questions of one application that wait for an answer
+NDN_ENDPOINT_BYTES: Final = 8 * MIB  # packets of one application that wait to be sent; more are dropped and counted
 
 # SVS-PS
 SVS_SEQ_MAX: Final = 2**53 - 1  # larger sequence numbers are not believed; other implementations cannot count further
@@ -316,7 +317,7 @@ SVS_SUBSCRIPTIONS: Final = 1_024
 SVS_HINTS_PER_NODE: Final = 256  # mapping entries that came with sync Interests
 SVS_AHEAD: Final = 1_024  # publications of a node fetched before older ones, because their mapping is known
 SVS_PIGGYBACK_BYTES: Final = 4_000  # mapping data in one sync Interest
-SVS_VECTOR_BYTES: Final = 4_000  # of our own vector in one sync Interest
+SVS_VECTOR_BYTES: Final = 8_000  # of our own vector in one sync Interest, with its mapping data
 SVS_KEPT_BYTES: Final = 32 * MIB  # own packets of a member kept in memory, to answer from
 SVS_LOOKUPS: Final = 256  # requests for older ones that wait for the disk
 

@@ -115,7 +115,7 @@ class Hub:
 
     def __init__(self, world: World, forwarder: Forwarder | None = None) -> None:
         self.world = world
-        self.forwarder = forwarder or Forwarder()
+        self.forwarder = forwarder or Forwarder(random=world.random)
         self._tick()
 
     def _tick(self) -> None:

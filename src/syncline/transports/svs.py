@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from syncline.core.errors import UsageError
 from syncline.core.limits import SDSP_FRAME_MAX, SVS_PUBLICATION_BYTES
@@ -83,7 +83,7 @@ async def open_svs(url: str) -> AsyncIterator[SvsTransport]:
     if not parts.hostname or parts.path in ("", "/") or unknown:
         raise UsageError("an SVS-PS group is written svs://host:port/group?node=/prefix", about=url)
     forwarder = f"tcp://{parts.netloc.rpartition('@')[2]}"
-    async with join(unquote(parts.path), node=query.get("node"), forwarder=forwarder) as group:
+    async with join(parts.path, node=query.get("node"), forwarder=forwarder) as group:
         yield SvsTransport(group)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from syncline.core.errors import SynclineError
@@ -280,7 +281,7 @@ def svs_stream() -> Target:
 
     def target(data: bytes) -> object:
         packets, _ = split(data, 8_800)
-        forwarder = Forwarder()
+        forwarder = Forwarder(random=Random(0))
         Management(forwarder, CommandGate(), lambda: 0)
         face = forwarder.add_face("fuzz://", local=True, notify=lambda: None, now=0.0)
         forwarder.receive(face, packets, 0.0)

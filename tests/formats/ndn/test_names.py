@@ -44,8 +44,9 @@ def test_a_name_is_read_from_its_text(text: str, wire: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a", "/a//b", "/.", "/..", "/%", "/%G0", "/seg=-1", "/seg=x", "/v=18446744073709551616", "/70000=a",
-     "/params-sha256=00", "/sha256digest=zz", "/" + "/".join(["a"] * (NDN_NAME_COMPONENTS + 1))],
+    ["", "a", "/a//b", "/.", "/..", "/%", "/%G0", "/seg=-1", "/seg=x", "/seg=1_000", "/seg=+1", "/seg=\u0663",
+     "/v=18446744073709551616", "/70000=a", "/params-sha256=00", "/sha256digest=zz",
+     "/" + "/".join(["a"] * (NDN_NAME_COMPONENTS + 1))],
 )  # fmt: skip
 def test_text_that_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(UsageError):

@@ -8,6 +8,7 @@ from syncline.formats.ndn import types as t
 from syncline.formats.ndn.link import decode_link, encode_nack, fragment, with_token
 from syncline.formats.ndn.packets import decode_data, decode_interest, encode_interest
 from syncline.formats.ndn.signing import Digest
+from syncline.formats.tlv import encode
 from syncline.networks.ndn.forwarder import Forwarder, Limits
 from syncline.networks.ndn.routes import CAPTURE, CHILD_INHERIT
 from tests.networks.ndn.conftest import Bench, data, interest, seen
@@ -60,6 +61,15 @@ def test_an_inheritable_route_serves_longer_prefixes_too_unless_captured(bench: 
     assert [hop.face for hop in hops(names.parse("/a/1"))] == [near.id]
     assert hops(names.parse("/c")) == ()
     assert consumer.take() == []
+
+
+def test_of_several_routes_by_one_face_the_nearest_tells_the_cost(bench: Bench) -> None:
+    consumer, one, two = bench.face(), bench.face(), bench.face()
+    bench.route("/", one, cost=0)
+    bench.route("/a", one, cost=9)  # dearer here than in general
+    bench.route("/a", two, cost=5)
+    bench.send(consumer, interest("/a/b", b"0001"))
+    assert (one.take(), seen(two.take())) == ([], ["I /a/b"])
 
 
 def test_an_interest_that_can_be_a_prefix_takes_longer_data(bench: Bench) -> None:
@@ -159,6 +169,17 @@ def test_a_looping_interest_is_nacked(bench: Bench) -> None:
     assert seen(producer.take()) == ["N /a/b 100"]
 
 
+def test_a_nonce_that_was_sent_on_is_remembered_even_when_its_consumer_asked_again(bench: Bench) -> None:
+    consumer, producer = bench.face(), bench.face()
+    bench.route("/a", producer)
+    bench.send(consumer, interest("/a/b", b"0001"))
+    bench.send(consumer, interest("/a/b", b"0002"))  # too soon to be sent on
+    bench.send(producer, data("/a/b"))
+    producer.take()
+    bench.send(producer, interest("/a/b", b"0001"))
+    assert seen(producer.take()) == ["N /a/b 100"]
+
+
 def test_the_hop_limit_counts_down_and_ends_the_journey(bench: Bench) -> None:
     consumer, local, far = bench.face(), bench.face(), bench.face(local=False)
     bench.route("/a", far)
@@ -212,6 +233,29 @@ def test_a_forwarding_hint_is_a_second_chance(bench: Bench) -> None:
     assert seen(producer.take()) == ["I /a/b"]
 
 
+def test_a_forwarding_hint_is_better_than_the_default_route(bench: Bench) -> None:
+    consumer, uplink, region, producer = bench.face(), bench.face(), bench.face(), bench.face()
+    bench.route("/", uplink, cost=100)
+    bench.route("/isp", region)
+    bench.send(consumer, interest("/a/1", b"0001", hints=(names.parse("/isp"),)))
+    bench.send(consumer, interest("/a/2", b"0002", hints=(names.parse("/other"),)))
+    assert (seen(region.take()), seen(uplink.take())) == (["I /a/1"], ["I /a/2"])
+    bench.route("/a", producer)  # here is where the hint leads to
+    bench.send(consumer, interest("/a/3", b"0003", hints=(names.parse("/isp"),)))
+    assert (seen(producer.take()), region.take()) == (["I /a/3"], [])
+
+
+def test_interests_with_other_hints_are_other_interests(bench: Bench) -> None:
+    one, two, isp, net = bench.face(), bench.face(), bench.face(), bench.face()
+    bench.route("/isp", isp)
+    bench.route("/net", net)
+    bench.send(one, interest("/a", b"0001", hints=(names.parse("/isp"),)))
+    bench.send(two, interest("/a", b"0002", hints=(names.parse("/net"),)))
+    assert (seen(isp.take()), seen(net.take())) == (["I /a"], ["I /a"])
+    bench.send(net, data("/a"))
+    assert (one.take(), seen(two.take())) == ([], ["D /a"])
+
+
 def test_a_nack_tries_the_next_best_route_and_then_goes_back(bench: Bench) -> None:
     consumer, cheap, dear = bench.face(), bench.face(), bench.face()
     bench.route("/a", cheap, cost=1)
@@ -224,6 +268,53 @@ def test_a_nack_tries_the_next_best_route_and_then_goes_back(bench: Bench) -> No
     bench.send(dear, encode_nack(wire, t.NACK_CONGESTION))
     assert seen(consumer.take()) == ["N /a/b 50"]
     assert len(bench.forwarder.pending) == 0
+
+
+def test_a_nack_leaves_the_hops_that_are_left(bench: Bench) -> None:
+    consumer, one, two = bench.face(), bench.face(local=False), bench.face(local=False)
+    bench.route("/a", one, cost=1)
+    bench.route("/a", two, cost=2)
+    bench.send(consumer, interest("/a/b", b"0001", hop_limit=2))
+    [sent] = one.take()
+    bench.send(one, encode_nack(sent, t.NACK_NO_ROUTE))
+    assert two.take() == [sent]
+
+
+def test_the_mildest_nack_is_passed_on_with_the_interest_as_it_came(bench: Bench) -> None:
+    consumer, one, two = bench.face(), bench.face(), bench.face()
+    bench.route("/a", one, cost=1)
+    bench.route("/a", two, cost=2)
+    wire = interest("/a/b", b"0001", hop_limit=9)
+    bench.send(consumer, wire)
+    bench.send(one, encode_nack(one.take()[0], 0))  # no reason is the worst reason
+    bench.send(two, encode_nack(two.take()[0], t.NACK_DUPLICATE))
+    [nack] = consumer.take()
+    assert (decode_link(nack).nack, decode_link(nack).fragment) == (t.NACK_DUPLICATE, wire)
+
+
+def test_a_producer_that_came_back_gets_what_its_old_connection_was_asked(bench: Bench) -> None:
+    consumer, producer = bench.face(), bench.face()
+    bench.route("/a", producer)
+    bench.send(consumer, interest("/a/b", b"0001"))
+    bench.forwarder.remove_face(producer)
+    bench.advance(1)
+    again = bench.face()
+    bench.route("/a", again)
+    bench.send(consumer, interest("/a/b", b"0002"))
+    assert seen(again.take()) == ["I /a/b"]
+    bench.send(again, data("/a/b"))
+    assert seen(consumer.take()) == ["D /a/b"]
+
+
+def test_a_nack_is_passed_on_when_the_others_that_were_asked_are_gone(bench: Bench) -> None:
+    consumer, one, two = bench.face(), bench.face(), bench.face()
+    for face in (one, two):
+        bench.route("/a", face)
+    bench.forwarder.strategies.choose(names.parse("/a"), "multicast")
+    bench.send(consumer, interest("/a/b", b"0001"))
+    bench.forwarder.remove_face(one)
+    bench.send(two, encode_nack(two.take()[0], t.NACK_NO_ROUTE))
+    assert seen(consumer.take()) == ["N /a/b 150"]
 
 
 def test_a_nack_from_a_stranger_or_with_another_nonce_changes_nothing(bench: Bench) -> None:
@@ -293,12 +384,19 @@ def test_malformed_packets_change_nothing_and_too_many_end_the_connection(bench:
     assert (face.closed, face.counters.in_interests) == (True, 0)
 
 
-def test_an_interest_without_a_nonce_is_malformed(bench: Bench) -> None:
-    face = bench.face()
-    wire = interest("/a", b"0001").replace(b"\x0a\x040001", b"").replace(b"\x05\x0b", b"\x05\x05")
-    assert decode_interest(wire).nonce is None
-    bench.send(face, wire)
-    assert face.counters.malformed == 1
+def test_an_interest_without_a_nonce_is_given_one(bench: Bench) -> None:
+    consumer, producer = bench.face(), bench.face()
+    bench.route("/a", producer)
+    whole = interest("/a", b"0001", can_be_prefix=True, lifetime=1_000, hop_limit=9)
+    bare = encode(t.INTEREST, whole[2:].replace(b"\x0a\x040001", b""))
+    assert decode_interest(bare).nonce is None
+    bench.send(consumer, bare)
+    [sent] = producer.take()
+    given = decode_interest(sent)
+    assert given.nonce is not None
+    assert sent == interest("/a", given.nonce, can_be_prefix=True, lifetime=1_000, hop_limit=8)
+    bench.send(producer, data("/a/1"))
+    assert seen(consumer.take()) == ["D /a/1"]
 
 
 def test_a_face_over_its_rate_is_told_so() -> None:

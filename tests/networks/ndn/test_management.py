@@ -47,10 +47,12 @@ def test_a_registered_prefix_gets_interests(bench: Bench) -> None:
 def test_a_route_expires(bench: Bench) -> None:
     app, consumer = bench.face(), bench.face()
     bench.order(app, bench.command("rib/register", ControlParameters(name=names.parse("/a"), expiration=1_000)))
+    bench.order(app, bench.command("rib/register", ControlParameters(name=names.parse("/b"), expiration=2_000)))
     bench.advance(0.9)
-    assert len(bench.forwarder.routes) == 1
-    bench.advance(0.2)
-    assert (len(bench.forwarder.routes), consumer.take()) == (0, [])
+    assert len(bench.forwarder.routes) == 2
+    assert bench.forwarder.tick(1.1) == [names.parse("/a")]  # for whoever announced it elsewhere
+    assert (len(bench.forwarder.routes), consumer.take()) == (1, [])
+    assert bench.forwarder.tick(2.1) == [names.parse("/b")]
 
 
 def test_a_command_in_the_older_form_is_understood(bench: Bench) -> None:
@@ -175,7 +177,7 @@ def test_the_memory_for_replays_is_bounded() -> None:
     ("verb", "parameters", "code"),
     [
         ("rib/register", ControlParameters(), 400),
-        ("rib/register", ControlParameters(name=names.parse("/a"), face=99), 400),
+        ("rib/register", ControlParameters(name=names.parse("/a"), face=99), 410),
         ("rib/register", ControlParameters(name=names.parse("/localhost/nfd/rib")), 403),
         ("rib/fly", A, 501),
         ("faces/create", A, 501),
@@ -199,7 +201,16 @@ def test_a_far_face_speaks_only_for_itself() -> None:
     name += names.generic(encode_parameters(ControlParameters(name=names.parse("/a"), face=victim.id)))
     extra = integer_element(t.SIGNATURE_TIME, bench.wall // 1_000)
     wire = encode_interest(name, nonce=b"0001", parameters=b"", signer=Hmac(b"k"), signature_extra=extra)
-    assert bench.order(far, wire).code == 400
+    assert bench.order(far, wire).code == 410
+
+
+def test_from_afar_even_a_known_key_may_only_register() -> None:
+    bench = Bench(gate=CommandGate([Hmac(b"k")]))
+    far = bench.face(local=False)
+    name = names.parse("/localhop/nfd/cs/erase") + names.generic(encode_parameters(A))
+    extra = integer_element(t.SIGNATURE_TIME, bench.wall // 1_000)
+    wire = encode_interest(name, nonce=b"0001", parameters=b"", signer=Hmac(b"k"), signature_extra=extra)
+    assert bench.order(far, wire).code == 403
 
 
 def test_routes_of_one_face_are_bounded(bench: Bench) -> None:

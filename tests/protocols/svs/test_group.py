@@ -12,19 +12,21 @@ import anyio
 import pytest
 
 from syncline.core.clock import SystemClock
-from syncline.core.errors import ConflictError, UsageError
+from syncline.core.errors import ClosedError, ConflictError, RefusedError, UnavailableError, UsageError
 from syncline.core.limits import SVS_PUBLICATION_BYTES
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Reason
 from syncline.formats.ndn import names
+from syncline.formats.ndn import types as t
 from syncline.formats.ndn.signing import Hmac
 from syncline.formats.tlv import encode
+from syncline.networks.ndn.client import attached
 from syncline.networks.ndn.doors import DoorOptions
 from syncline.networks.ndn.hub import Hub, HubOptions, running
 from syncline.protocols.svs.rules import Keys, Signers, Trust
 from syncline.protocols.svs.service import FileStore, Group, MemoryStore, join
 from syncline.protocols.svs.session import Failure, Options, Publication
-from syncline.protocols.svs.wire.mapping import MappingEntry
+from syncline.protocols.svs.wire.mapping import MappingEntry, decode_mapping
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 QUICK = Options(lifetime=0.2, retries=1, refetches=0, backoff=Backoff(first=0.01, longest=0.02))
@@ -292,6 +294,52 @@ async def test_a_member_inside_the_hub_needs_no_socket() -> None:
             assert told(await inbox.until(1)) == [("/alice", 1, "/chat/x", b"x")]
 
 
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
+async def test_who_leaves_a_group_is_sent_nothing_more_and_may_come_back(inside: bool) -> None:
+    async with (
+        running(HubOptions(doors=DoorOptions(tcp_port=0)), SystemClock()) as hub,
+        attached(hub.addresses["tcp"]) as client,
+    ):
+        attachment = hub.attach() if inside else client
+        for _ in range(2):
+            async with join("/room", node="/alice", forwarder=attachment) as alice:
+                await alice.publish("/chat/x", b"x")
+                assert len(hub.forwarder.routes) == 2
+            with anyio.fail_after(5):
+                while len(hub.forwarder.routes):
+                    await anyio.sleep(0.01)
+
+
+async def test_errors_of_the_block_and_of_joining_come_out_as_they_are() -> None:
+    doors = DoorOptions(tcp_port=0)
+    async with running(HubOptions(doors=doors), SystemClock()) as hub:
+        with pytest.raises(ZeroDivisionError):
+            async with join("/room", node="/alice", forwarder=hub.addresses["tcp"]):
+                raise ZeroDivisionError
+    async with running(HubOptions(doors=doors, need_key=True), SystemClock()) as hub:
+        with pytest.raises(RefusedError, match="403"):
+            async with join("/room", node="/alice", forwarder=hub.addresses["tcp"]):
+                pass
+
+
+async def test_who_has_left_cannot_publish() -> None:
+    async with room(alice={}) as members:
+        pass
+    with pytest.raises(ClosedError, match="has left the group"):
+        await members["alice"].publish("/x", b"x")
+
+
+async def test_who_cannot_join_may_try_again() -> None:
+    async with running(HubOptions(), SystemClock()) as hub:
+        attachment = hub.attach()
+        with pytest.raises(UsageError, match="a node has a name"):
+            async with join("/room", node=["/alice", "/"], forwarder=attachment):
+                pass
+        assert len(hub.forwarder.routes) == 0
+        async with join("/room", node="/alice", forwarder=attachment) as alice:
+            assert await alice.publish("/chat/x", b"x") == 1
+
+
 async def test_numbers_and_publications_survive_a_restart(tmp_path: Path) -> None:
     async with running(HubOptions(doors=DoorOptions(tcp_port=0)), SystemClock()) as hub:
         forwarder = hub.addresses["tcp"]
@@ -316,6 +364,31 @@ async def test_numbers_and_publications_survive_a_restart(tmp_path: Path) -> Non
                 (4, 5),
             ]
         store.close()
+
+
+async def test_questions_for_numbers_nobody_can_have_harm_nobody(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "alice.db")
+    async with running(HubOptions(doors=DoorOptions(tcp_port=0)), SystemClock()) as hub:
+        async with (
+            join("/room", node="/alice", forwarder=hub.addresses["tcp"], store=store) as alice,
+            attached(hub.addresses["tcp"]) as stranger,
+        ):
+            largest = names.number(t.GENERIC, 2**64 - 1)
+            prefix = names.parse("/alice/room")
+            await alice.publish("/chat/1", b"one")
+            for question in (
+                prefix + largest,
+                prefix + names.number(t.GENERIC, 0),
+                prefix + names.number(t.GENERIC, 1) + names.parse("/v=0") + names.number(t.SEGMENT, 2**64 - 1),
+            ):
+                with pytest.raises(UnavailableError):
+                    await stranger.ask(question, lifetime=100)
+            for low, high in ((2**64 - 1, 2**64 - 1), (2, 2**64 - 1)):
+                numbers = names.number(t.GENERIC, low) + names.number(t.GENERIC, high)
+                answer = await stranger.ask(prefix + names.parse("/MAPPING") + numbers, lifetime=1_000)
+                assert decode_mapping(answer.content).entries == ()
+            assert await alice.publish("/chat/2", b"two") == 2
+    store.close()
 
 
 async def test_many_publications_at_once_get_numbers_of_their_own() -> None:
@@ -358,6 +431,31 @@ async def test_a_number_whose_keeping_failed_is_used_by_the_next() -> None:
         assert await members["alice"].publish("/x", b"x") == 1
 
 
+async def test_one_bad_publication_does_not_take_those_published_with_it_along() -> None:
+    class Picky(MemoryStore):
+        async def keep(self, publications: Any) -> None:
+            await anyio.sleep(0.01)
+            if any(each.entry.name == names.parse("/bad") for each in publications):
+                raise RefusedError("not this one", reason=Reason.OVERSIZE)
+            await super().keep(publications)
+
+    async with room(alice={"store": Picky()}) as members:
+        numbers: list[int] = []
+        refused: list[str] = []
+
+        async def publish(name: str) -> None:
+            try:
+                numbers.append(await members["alice"].publish(name, b"x"))
+            except RefusedError:
+                refused.append(name)
+
+        async with anyio.create_task_group() as tasks:
+            for name in ("/first", "/good", "/bad", "/fine", "/bad"):
+                tasks.start_soon(publish, name)
+        assert (sorted(numbers), refused) == ([1, 2, 3], ["/bad", "/bad"])
+        assert await members["alice"].publish("/last", b"x") == 4
+
+
 async def test_a_cancelled_publisher_does_not_leave_a_number_in_doubt() -> None:
     class Slow(MemoryStore):
         async def keep(self, publications: Any) -> None:
@@ -376,6 +474,11 @@ async def test_what_cannot_be_published_is_refused_and_takes_no_number() -> None
             await members["alice"].publish("/x", bytes(SVS_PUBLICATION_BYTES + 1))
         with pytest.raises(UsageError, match="starts with a slash"):
             await members["alice"].publish("x", b"")
+        for name, extra in (("/x", b"no block"), ("/x", b"\xf0\xfd\x04\x01" + bytes(1_025)), (b"\x08\x05x", b"")):
+            with pytest.raises(UsageError, match="cannot be read"):
+                await members["alice"].publish(name, b"", extra=extra)
+        with pytest.raises(UsageError, match="too long for a mapping"):
+            await members["alice"].publish("/" + "x" * 8_000, b"")
         with pytest.raises(UsageError, match="does not publish for that node"):
             await members["alice"].publish("/x", b"", node="/bob")
         with pytest.raises(UsageError, match="publishes for no node"):

@@ -17,7 +17,7 @@ from syncline.core.limits import (
 )
 from syncline.formats.ndn import names
 from syncline.formats.ndn.packets import encode_interest
-from syncline.formats.ndn.signing import Hmac
+from syncline.formats.ndn.signing import Digest, Hmac
 from syncline.protocols.svs import wire
 from syncline.protocols.svs.rules import Keys, Signers, Trust
 from syncline.testing.ndn import Hub, Member, Stranger, World
@@ -42,10 +42,22 @@ def test_a_jump_is_believed_only_when_it_is_proven() -> None:
     assert names.text(probe.name) == "/alice/group/MAPPING/%03%E9/%03%E9"
     assert desk.session.vector == {}
     desk.answer(probe, mapping(1_001, 1_001, entry(1_001, "/x")))
-    assert (desk.asks(), desk.session.statistics()["probes"]) == ([], 0)
-    desk.hear(alice=SVS_JUMP + 1)
-    assert desk.session.vector == {ALICE: SVS_JUMP + 1}
+    assert desk.session.statistics()["probes"] == 0
+    assert desk.session.vector == {ALICE: SVS_JUMP + 1}  # without waiting for somebody to say it again
     assert desk.skipped() == [(1, SVS_JUMP - 1, "backlog")]
+    assert desk.names() == ["/alice/group/MAPPING/%03%E8/%03%E9"]
+
+
+def test_a_number_from_before_we_joined_stays_one_while_it_is_being_proven() -> None:
+    desk = Desk(from_now=True)
+    desk.session.subscribe(names.parse("/"))
+    desk.hear(alice=SVS_JUMP + 1)
+    [probe] = desk.asks()
+    desk.tick(5)  # long after we have settled in
+    desk.answer(probe, mapping(1_001, 1_001, entry(1_001, "/x")))
+    assert (desk.asks(), desk.skipped()) == ([], [(1, SVS_JUMP + 1, "from_now")])
+    desk.hear(alice=SVS_JUMP + 2)
+    assert desk.names() == ["/alice/group/MAPPING/%03%EA/%03%EA"]
 
 
 def test_a_small_step_is_believed_at_once() -> None:
@@ -275,6 +287,25 @@ def test_a_liar_in_the_group_does_not_keep_honest_members_apart() -> None:
     assert (
         max(member.asked for member in members) < 8_000
     )  # Interests and answers of a member in over 10 seconds of lies
+
+
+def test_a_crowd_of_made_up_nodes_makes_nobody_talk_without_end() -> None:
+    world = World(3)
+    hub = Hub(world)
+    members = [Member(hub, "/group", f"/n/{number}") for number in range(5)]
+    for member in members:
+        member.subscribe("/")
+        member.publish("/x")
+    stranger = Stranger(hub, ["/group", "/fake"])
+    world.run(5)
+    lies = wire.encode_vector({names.parse(f"/fake/{number}"): 5 for number in range(100)})
+    group = wire.sync_name(names.parse("/group"))
+    stranger.send(encode_interest(group, nonce=b"0001", lifetime=1_000, parameters=lies, signer=Digest()))
+    world.run(100)
+    before = len(stranger.requests)
+    world.run(60)
+    syncs = [request for request in stranger.requests[before:] if request.interest.name.startswith(group)]
+    assert 1 <= len(syncs) <= 10
 
 
 def test_a_liar_without_the_key_is_not_heard() -> None:

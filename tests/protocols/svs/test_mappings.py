@@ -28,6 +28,7 @@ class Server:
         session = Session(GROUP, Options(), Random(1), 0.0, 0)
         self.wiring = Wiring(GROUP, session, self.endpoint, Signers(mapping=MAPPING), TRUST, lambda: 0.0)
         for node, sizes in ((ALICE, (5, 20_000, 5)), (BOB, (7,))):
+            session.join(node, 9)  # the others are no longer in memory
             self.wiring.serve(node)
             for seq, size in enumerate(sizes, 1):
                 name = names.parse(f"{names.text(node)}/{seq}")
@@ -105,6 +106,14 @@ def test_a_packet_from_the_store_is_sent_only_if_it_has_the_name() -> None:
     server.wiring.answer_packet(request, None)
     assert server.endpoint.take() == []
     assert decode_interest(request.interest.wire).name == names.parse("/alice/group/%09")
+
+
+def test_the_store_is_not_asked_for_what_was_never_published() -> None:
+    server = Server()
+    assert server.mapping("/alice/group/MAPPING/%0A/%FF") == []
+    for name in ("/alice/group/%0A", "/alice/group/%00", "/alice/group/%09/v=0/seg=8192"):
+        assert server.ask(name, can_be_prefix=True) == []
+    assert server.wiring.lookups == []
 
 
 def test_requests_for_the_store_and_packets_in_memory_are_bounded() -> None:

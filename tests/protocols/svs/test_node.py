@@ -158,13 +158,18 @@ async def test_a_forged_packet_is_kept_as_rejected_and_does_not_hide_the_honest_
     assert good.publisher == "/alice"
 
 
-async def test_the_forwarder_caches_nothing_that_our_keys_refuse(tmp_path: Path) -> None:
-    async with running(settings(tmp_path, **KEYED), plugins={"svs": plugin}) as node:
+@pytest.mark.parametrize("keys", [KEYED, {}], ids=["keyed", "digests"])
+@pytest.mark.parametrize("content_type", [6, 0])  # with another one it is bad whoever signed it
+async def test_the_forwarder_caches_nothing_that_our_keys_refuse(
+    tmp_path: Path, keys: dict[str, Any], content_type: int
+) -> None:
+    async with running(settings(tmp_path, **keys), plugins={"svs": plugin}) as node:
         async with attached(address(node)) as liar, attached(address(node)) as reader:
             name = names.parse("/victim/room/%01")
 
             def answer(request: Request) -> None:
-                liar.endpoint.reply(request, encode_data(name, b"poison", Hmac(b"liar"), content_type=6, freshness=9))
+                wire = encode_data(name, b"poison", Hmac(b"liar"), content_type=content_type, freshness=9)
+                liar.endpoint.reply(request, wire)
 
             liar.endpoint.serve(names.parse("/victim"), answer)
             await liar.register(names.parse("/victim"))
@@ -219,8 +224,9 @@ async def test_a_node_without_groups_is_a_forwarder(tmp_path: Path) -> None:
             assert node.service("svs").statistics()["routes"] == 1
 
 
-async def test_keys_by_which_we_would_not_believe_ourselves_are_refused(tmp_path: Path) -> None:
-    wrong = settings(tmp_path, **{"svs.keys": [f"/room outer hmac:{SECRET}"]})
+@pytest.mark.parametrize("role", ["outer", "inner", "mapping", "sync"])
+async def test_keys_by_which_we_would_not_believe_ourselves_are_refused(tmp_path: Path, role: str) -> None:
+    wrong = settings(tmp_path, **{"svs.keys": [f"/room {role} hmac:{SECRET}"]})
     with pytest.raises(BaseExceptionGroup) as caught:
         async with running(wrong, plugins={"svs": plugin}):
             pass

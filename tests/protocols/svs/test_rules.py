@@ -153,6 +153,8 @@ def test_a_sync_interest_gives_its_vector_and_its_mapping() -> None:
     told = wire.encode_mapping(NODE, [MappingEntry(3, CHAT)])
     judged = judge_sync(sync(parameters=wire.encode_vector({NODE: 3}) + told), GROUP, TRUST)
     assert judged.mapping == wire.MappingData(NODE, (MappingEntry(3, CHAT),))
+    judged = judge_sync(sync(parameters=wire.encode_vector({NODE: 3}) + b"\xf0\x01x" + told), GROUP, TRUST)
+    assert judged.mapping == wire.MappingData(NODE, (MappingEntry(3, CHAT),))  # what is not critical is passed over
 
 
 @pytest.mark.parametrize(
@@ -166,6 +168,7 @@ def test_a_sync_interest_gives_its_vector_and_its_mapping() -> None:
         (sync(signer=OUTER), Reason.INVALID_SIGNATURE),
         (sync(parameters=b"x"), Reason.MALFORMED),
         (sync(parameters=wire.encode_vector({NODE: 3}) + b"\x01\x00"), Reason.MALFORMED),
+        (sync(parameters=wire.encode_vector({NODE: 3}) + 2 * wire.encode_mapping(NODE, [])), Reason.MALFORMED),
         (sync().replace(b"0001", b"0002")[:-1] + b"\0", Reason.WRONG_HASH),
     ],
 )

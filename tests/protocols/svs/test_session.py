@@ -13,11 +13,12 @@ from syncline.core.limits import (
     SVS_UNDELIVERED,
     SVS_WINDOW,
 )
+from syncline.core.verdict import Reason, ignore
 from syncline.formats.ndn import names
 from syncline.formats.ndn.packets import encode_data
 from syncline.formats.ndn.signing import Digest, Hmac
 from syncline.protocols.svs import wire
-from syncline.protocols.svs.rules import Keys, Trust
+from syncline.protocols.svs.rules import Judged, Keys, Trust
 from syncline.protocols.svs.session import Deliver, Publication
 from syncline.protocols.svs.session.conversation import Session
 from syncline.protocols.svs.wire.mapping import MappingEntry, encode_mapping, timestamp_block
@@ -72,6 +73,13 @@ def test_a_member_that_forgot_its_numbers_takes_them_from_the_group() -> None:
     assert desk.session.vector == {ME: 9}
     desk.hear(me=4)
     assert desk.session.last(ME) == 9
+
+
+def test_a_publication_kept_while_the_group_told_us_more_does_not_turn_our_numbers_back() -> None:
+    desk = Desk()
+    desk.hear(me=9)  # while number 1 was being kept
+    desk.session.published(ME, entry(1, "/chat/1"), desk.now)
+    assert (desk.session.last(ME), desk.session.vector[ME]) == (9, 9)
 
 
 # mapping and fetching
@@ -221,9 +229,9 @@ def test_a_number_without_a_mapping_is_reported() -> None:
     desk = Desk()
     desk.session.subscribe(names.parse("/chat"))
     desk.hear(alice=3)
-    desk.answer(desk.asks()[0], mapping(1, 3, entry(2, "/chat/2")))
-    assert desk.failures() == [("/alice", 1, 1, "mapping", "", True), ("/alice", 3, 3, "mapping", "", True)]
-    assert desk.names() == ["/alice/group/%02*"]
+    desk.answer(desk.asks()[0], mapping(1, 3))
+    assert desk.failures() == [("/alice", 1, 3, "mapping", "", True)]
+    assert (desk.names(), desk.session.statistics()["fetching"]) == ([], 0)
 
 
 # segments
@@ -325,6 +333,31 @@ def test_a_publication_with_another_name_than_its_mapping_says_is_refused() -> N
     assert desk.deliveries() == []
 
 
+def test_a_false_name_that_came_with_a_sync_interest_costs_a_query_and_not_the_publication() -> None:
+    desk = Desk()
+    number = desk.session.subscribe(names.parse("/chat"))
+    desk.hear(wire.MappingData(ALICE, (entry(1, "/chat/lie"),)), alice=1)
+    [ask] = desk.asks()
+    desk.answer(ask, outers(1, "/chat/true")[0])
+    [query] = desk.asks()
+    assert (names.text(query.name), desk.deliveries(), desk.failures()) == ("/alice/group/MAPPING/%01/%01", [], [])
+    desk.answer(query, mapping(1, 1, entry(1, "/chat/true")))
+    [ask] = desk.asks()
+    desk.answer(ask, outers(1, "/chat/true")[0])
+    assert desk.deliveries() == [("/alice", 1, "/chat/true", b"hi", (number,))]
+    assert desk.session.settled() == {ALICE: 1}
+
+
+def test_names_are_asked_for_fresh_and_packets_from_wherever_they_are() -> None:
+    desk = Desk()
+    desk.session.subscribe(names.parse("/chat"))
+    desk.hear(alice=1)
+    [query] = desk.asks()
+    desk.answer(query, mapping(1, 1, entry(1, "/chat/1")))
+    [ask] = desk.asks()
+    assert (query.must_be_fresh, ask.must_be_fresh) == (True, False)  # an old answer may lack what was published since
+
+
 def test_a_packet_of_another_publication_is_refused() -> None:
     desk = Desk()
     desk.session.subscribe_to_producer(ALICE)
@@ -380,6 +413,43 @@ def test_a_request_may_be_repeated_for_ever() -> None:
     assert desk.failures() == []
     desk.answer(desk.asks()[0], outers(1, "/late")[0])
     assert len(desk.deliveries()) == 1
+
+
+def test_names_missing_from_an_answer_are_asked_for_again() -> None:
+    desk = Desk()
+    desk.session.subscribe(names.parse("/"))
+    desk.hear(alice=6)
+    [query] = desk.asks()
+    desk.answer(query, mapping(1, 6, entry(2, "/b"), entry(3, "/c")))  # as many as its packet took
+    asked = {names.text(ask.name): ask for ask in desk.asks()}
+    assert sorted(asked) == [
+        "/alice/group/%02",
+        "/alice/group/%03",
+        "/alice/group/MAPPING/%01/%01",
+        "/alice/group/MAPPING/%04/%06",
+    ]
+    desk.answer(asked["/alice/group/MAPPING/%04/%06"], mapping(4, 6, *(entry(seq, "/x") for seq in (4, 5, 6))))
+    assert [ask.name for ask in desk.asks()] == [wire.outer_name(ALICE, GROUP, seq) for seq in (4, 5, 6)]
+    assert desk.failures() == []
+    desk.answer(asked["/alice/group/MAPPING/%01/%01"], mapping(1, 1))
+    assert desk.failures() == [("/alice", 1, 1, "mapping", "", True)]
+    assert (desk.asks(), desk.session.settled()) == ([], {ALICE: 1})
+
+
+def test_a_packet_our_own_side_had_no_room_for_is_fetched_until_there_is() -> None:
+    desk = Desk(refetches=0, retries=0)
+    number = desk.session.subscribe_to_producer(ALICE)
+    desk.hear(alice=1)
+    for _ in range(5):
+        [ask] = desk.asks()
+        desk.session.answered(ask.token, outers(1, "/a")[0], 0, desk.now)
+        desk.session.judged(ask.token, Judged(ignore(Reason.OVERLOADED, "the disk is full")), desk.now)
+        desk.session.take()
+        desk.tick(10.0)
+    [ask] = desk.asks()
+    desk.answer(ask, outers(1, "/a")[0])
+    assert desk.deliveries() == [("/alice", 1, "/a", b"hi", (number,))]
+    assert desk.failures() == []
 
 
 def test_a_mapping_that_times_out_is_repeated_and_given_up_for_its_whole_range() -> None:
@@ -489,6 +559,18 @@ def test_a_filter_on_a_producer_needs_the_mapping() -> None:
     desk.hear(alice=2)
     desk.answer(desk.asks()[0], mapping(1, 2, entry(1, "/a"), entry(2, "/b")))
     assert desk.names() == ["/alice/group/%02*"]
+
+
+def test_a_filter_on_a_topic_is_not_passed_by_because_the_producer_is_subscribed_to() -> None:
+    desk = Desk()
+    every = desk.session.subscribe_to_producer(ALICE)
+    picky = desk.session.subscribe(names.parse("/chat"), lambda found: found.seq > 1)
+    desk.hear(alice=2)
+    [query] = desk.asks()
+    desk.answer(query, mapping(1, 2, entry(1, "/chat/1"), entry(2, "/chat/2")))
+    for ask, packet in zip(desk.asks(), (outers(1, "/chat/1"), outers(2, "/chat/2")), strict=True):
+        desk.answer(ask, packet[0])
+    assert [(seq, numbers) for _, seq, _, _, numbers in desk.deliveries()] == [(1, (every,)), (2, (picky, every))]
 
 
 def test_old_publications_are_not_fetched() -> None:

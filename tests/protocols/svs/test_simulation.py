@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from syncline.core.limits import SVS_VECTOR_BYTES
 from syncline.formats.ndn import names
 from syncline.protocols.svs.session import Options
+from syncline.protocols.svs.wire import MappingEntry
 from syncline.testing.ndn import Hub, LinkWeather, Member, World
 
 STORM = LinkWeather(drop=0.10, duplicate=0.20, least_delay=0.001, most_delay=0.080)
@@ -165,6 +167,27 @@ def test_idle_members_are_quiet() -> None:
     world.run(300)
     sent = sum(member.asked for member in members) - before
     assert 5 <= sent <= 40  # about one sync Interest every 30 seconds for all of them together
+
+
+def test_members_are_quiet_even_if_their_nodes_do_not_fit_an_interest() -> None:
+    world = World(17)
+    hub = Hub(world)
+    members = [Member(hub, "/group", f"/n/{number}") for number in range(4)]
+    for number, member in enumerate(members):
+        for room in range(60):
+            member.session.join(names.parse(f"/organisation/site/building/{number}/{room}"), 1)
+    world.run(30)
+    assert sum(len(node) + 16 for node in members[0].session.vector) > SVS_VECTOR_BYTES
+    before = sum(member.asked for member in members)
+    world.run(60)
+    assert 1 <= sum(member.asked for member in members) - before <= 20
+    members[0].session.published(members[0].node, MappingEntry(1, members[0].node), world.now)
+    members[0]._wake()
+    world.run(1)
+    assert [member.session.vector[members[0].node] for member in members] == [1] * 4
+    late = Member(hub, "/group", "/late")
+    world.run(2)
+    assert len(late.session.vector) > 100
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -97,6 +97,15 @@ def test_a_publication_is_announced_at_once() -> None:
     assert sync.vector == {A: 3, C: 1}
 
 
+def test_a_publication_is_announced_at_once_whatever_others_have_been_told() -> None:
+    sync = started(a=3, b=1)
+    hear(sync, 10.0, a=3)
+    sync.receive({A: 3, B: 1, C: 2**62}, {}, 10.01)  # others know it all, and a lie covers our next number
+    assert sync.suppressing
+    sync.publish(C, 1, 10.02)
+    assert sync.tick(10.02)
+
+
 def test_an_announcement_that_is_due_is_not_put_off() -> None:
     sync = started(a=3)
     sync.publish(C, 1, 5.0)

@@ -111,7 +111,7 @@ def _parse_component(part: str, whole: str) -> bytes:
                 raise ValueError
             return component(_DIGESTS[label], digest)
         if label in _NUMBERED:
-            found = int(value)
+            found = int(value) if value.isascii() and value.isdigit() else -1
             if not 0 <= found < 2**64:
                 raise ValueError
             return number(_NUMBERED[label], found)

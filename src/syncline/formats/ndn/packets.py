@@ -270,6 +270,19 @@ _INTEREST_ORDER: Final = {
 }  # fmt: skip
 
 
+def with_nonce(interest: Interest, nonce: bytes) -> Interest:
+    """The same Interest with the Nonce it lacks, in its place. Neither signature nor digest covers it."""
+    wire = interest.wire
+    _, start, end = read_header(wire, 0, len(wire))
+    _, _, at = read_header(wire, start, end)
+    while at < end:
+        kind, _, stop = read_header(wire, at, end)
+        if _INTEREST_ORDER.get(kind, 0) > _INTEREST_ORDER[t.NONCE]:
+            break
+        at = stop
+    return decode_interest(encode(t.INTEREST, wire[start:at] + encode(t.NONCE, nonce) + wire[at:end]))
+
+
 def _read_name(wire: bytes, at: int, end: int) -> tuple[Name, int]:
     kind, start, stop = read_header(wire, at, end)
     if kind != t.NAME:

@@ -1,7 +1,7 @@
 """An application attached to a forwarder elsewhere: an endpoint, its connection and the registration of its prefixes.
 
-When the connection breaks it is made again and the prefixes are registered again; questions that waited are answered with
-a time-out, as after any loss.
+When the connection breaks it is made again and the prefixes are registered again, until the forwarder says that they are;
+what was asked or sent meanwhile is lost, and questions are answered with a time-out, as after any loss.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random, SystemRandom
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 import structlog
@@ -21,13 +21,15 @@ from syncline.core.verdict import Reason
 from syncline.formats.ndn.names import Name, text
 from syncline.formats.ndn.packets import Data
 from syncline.formats.ndn.signing import Signer
+from syncline.networks.background import background
 from syncline.networks.ndn.bell import Bell
-from syncline.networks.ndn.control import ControlResponse
+from syncline.networks.ndn.control import ControlParameters, ControlResponse
 from syncline.networks.ndn.endpoint import TIMEOUT, Endpoint, registration
 from syncline.networks.ndn.transports import Transport, connect
 
 log = structlog.get_logger()
 Understood = Callable[[ControlResponse | None], None]
+REGISTER_SECONDS: Final = 5.0  # between tries to register a prefix again; longer than a command waits for its answer
 
 
 class Attachment(Protocol):
@@ -37,6 +39,10 @@ class Attachment(Protocol):
 
     async def register(self, prefix: Name) -> None:
         """Have Interests below `prefix` sent here."""
+        ...
+
+    def unregister(self, prefix: Name) -> None:
+        """No longer have them sent here. Returns at once."""
         ...
 
     def peer(self, face: int) -> str:
@@ -55,6 +61,7 @@ class Client:
         self._bell = Bell()
         self._transport: Transport | None = None
         self._prefixes: dict[Name, None] = {}
+        self._missing: dict[Name, None] = {}  # of them, those a new connection has not registered yet
         self._last_time = 0
         self.endpoint = Endpoint(random, self._bell.ring)
 
@@ -67,22 +74,21 @@ class Client:
 
     async def run(self, transport: Transport) -> None:
         """Use this connection, and after it new ones, until cancelled."""
-        spans = Backoff(first=0.2, longest=10.0).spans(self._random)
         while True:
             await self._carry(transport)
-            self.endpoint.fail()
+            self._missing.update(self._prefixes)
+            transport = await self._reconnect()
+
+    async def _reconnect(self) -> Transport:
+        spans = Backoff(first=0.2, longest=10.0).spans(self._random)
+        while True:
             self.endpoint.take()
-            while True:
-                await anyio.sleep(next(spans))
-                try:
-                    transport = await self.open()
-                except SynclineError as error:
-                    log.info("ndn_reconnecting", forwarder=error.about, problem=error.message)
-                else:
-                    break
-            spans = Backoff(first=0.2, longest=10.0).spans(self._random)
-            for prefix in self._prefixes:
-                self._send_registration(prefix, _note_refusal(prefix))
+            self.endpoint.fail()
+            await anyio.sleep(next(spans))
+            try:
+                return await self.open()
+            except SynclineError as error:
+                log.info("ndn_reconnecting", forwarder=error.about, problem=error.message)
 
     async def register(self, prefix: Name) -> None:
         answers: list[ControlResponse | None] = []
@@ -92,7 +98,7 @@ class Client:
             answers.append(response)
             done.set()
 
-        self._send_registration(prefix, answered)
+        self._command("rib/register", registration(prefix), answered)
         await done.wait()
         [answer] = answers
         if answer is None:
@@ -104,6 +110,11 @@ class Client:
                 about=text(prefix),
             )
         self._prefixes[prefix] = None
+
+    def unregister(self, prefix: Name) -> None:
+        self._prefixes.pop(prefix, None)
+        self._missing.pop(prefix, None)
+        self._command("rib/unregister", ControlParameters(name=prefix, origin=0), lambda response: None)
 
     async def ask(self, name: Name, *, can_be_prefix: bool = False, lifetime: int = 4_000) -> Data:
         """The Data of that name; for simple uses and tests."""
@@ -122,12 +133,28 @@ class Client:
             raise UnavailableError(told, about=text(name))
         return data
 
-    def _send_registration(self, prefix: Name, answered: Understood) -> None:
+    async def _register_missing(self) -> None:
+        while True:
+            for prefix in list(self._missing):
+                self._command("rib/register", registration(prefix), self._registered(prefix))
+            await anyio.sleep(REGISTER_SECONDS)
+
+    def _registered(self, prefix: Name) -> Understood:
+        def answered(response: ControlResponse | None) -> None:
+            if response is not None and response.code == 200:
+                self._missing.pop(prefix, None)
+            else:
+                told = "no answer" if response is None else f"{response.code} {response.text}"
+                log.warning("ndn_prefix_refused", prefix=text(prefix), answer=told)
+
+        return answered
+
+    def _command(self, verb: str, parameters: ControlParameters, answered: Understood) -> None:
         assert self._transport is not None
         self._last_time = max(self._last_time + 1, self._clock.now() // 1_000)  # commands have distinct times
         self.endpoint.command(
-            "rib/register",
-            registration(prefix),
+            verb,
+            parameters,
             answered,
             anyio.current_time(),
             self._last_time,
@@ -144,6 +171,7 @@ class Client:
                         self.endpoint.receive(await transport.receive(), anyio.current_time())
 
                 tasks.start_soon(read)
+                tasks.start_soon(self._register_missing)
                 while True:
                     with anyio.move_on_at(self.endpoint.deadline):
                         await self._bell.wait()
@@ -172,17 +200,6 @@ async def attached(
     """
     client = Client(address, clock or SystemClock(), random or SystemRandom(), signer)
     transport = await client.open()
-    async with anyio.create_task_group() as tasks:
+    async with background() as tasks:
         tasks.start_soon(client.run, transport)
-        try:
-            yield client
-        finally:
-            tasks.cancel_scope.cancel()
-
-
-def _note_refusal(prefix: Name) -> Understood:
-    def answered(response: ControlResponse | None) -> None:
-        if response is None or response.code != 200:
-            log.warning("ndn_prefix_refused", prefix=text(prefix))
-
-    return answered
+        yield client

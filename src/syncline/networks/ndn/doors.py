@@ -105,10 +105,7 @@ class Doors:
 
         async def accept(stream: SocketStream) -> None:
             uri = f"ws://{authority(*remote_address(stream))}"
-            try:
-                transport = await websocket.accept(stream, uri, hosts, options.websocket_origins)
-            except (OSError, anyio.BrokenResourceError, anyio.EndOfStream):
-                return
+            transport = await websocket.accept(stream, uri, hosts, options.websocket_origins)
             if transport is not None:
                 await self._hub.carry(transport)
 
@@ -135,6 +132,7 @@ class _UdpDoor:
     async def run(self) -> None:
         async with self._socket, anyio.create_task_group() as tasks:
             tasks.start_soon(self._read)
+            tasks.start_soon(self._sweep)
             await self._write()
 
     async def _read(self) -> None:
@@ -157,7 +155,13 @@ class _UdpDoor:
                     for datagram in self._fragments.of(packet):
                         await self._send(datagram, address)
                 if face.closed:
-                    self._forget(address)
+                    self._forget(address, face)
+
+    async def _sweep(self) -> None:
+        """Datagrams have no end: who has said nothing for long is gone, and its routes with it."""
+        while True:
+            await anyio.sleep(NDN_UDP_IDLE_SECONDS / 10)
+            self._forget_idle(anyio.current_time())
 
     async def _send(self, datagram: bytes, address: tuple[str, int]) -> None:
         try:
@@ -166,28 +170,43 @@ class _UdpDoor:
             pass  # a datagram may be lost
 
     def _face(self, address: tuple[str, int], now: float) -> Face | None:
-        self._seen[address] = now
         if address in self._faces:
+            self._seen[address] = now
             return self._faces[address]
-        for idle in [each for each, seen in self._seen.items() if seen + NDN_UDP_IDLE_SECONDS < now]:
-            self._forget(idle)
+        self._forget_idle(now)
+        # An address is easily made up, a connection is not: datagrams leave room for those.
+        if len(self._faces) >= max(1, self._hub.options.limits.faces // 2):
+            return None
         uri = f"udp://{authority(*address)}"
         try:
             face = self._hub.forwarder.add_face(uri, local=is_loopback(address[0]), notify=self._bell.ring, now=now)
         except OverloadedError:
-            del self._seen[address]
             return None
-        self._faces[address] = face
+        self._faces[address], self._seen[address] = face, now
         return face
 
-    def _forget(self, address: tuple[str, int]) -> None:
-        del self._seen[address]
-        self._hub.drop(self._faces.pop(address))
+    def _forget_idle(self, now: float) -> None:
+        for address in [each for each, seen in self._seen.items() if seen + NDN_UDP_IDLE_SECONDS < now]:
+            self._forget(address, self._faces[address])
+
+    def _forget(self, address: tuple[str, int], face: Face) -> None:
+        """Unless it was forgotten while datagrams were on their way out, and perhaps came back with another face."""
+        if self._faces.get(address) is face:
+            del self._faces[address], self._seen[address]
+            self._hub.drop(face)
 
 
 async def _serve(listener: Listener[SocketStream], accept: Callable[[SocketStream], Awaitable[None]]) -> None:
+    async def accept_alone(stream: SocketStream) -> None:
+        """A peer that hangs up at the door, even before it was looked at, ends alone."""
+        async with stream:
+            try:
+                await accept(stream)
+            except (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                log.debug("ndn_peer_gone_early")
+
     async with listener:
-        await listener.serve(accept)
+        await listener.serve(accept_alone)
 
 
 async def _remove_stale_socket(path: anyio.Path) -> None:

@@ -14,7 +14,7 @@ from random import Random
 import msgspec
 
 from syncline.core.errors import DecodeError, UsageError
-from syncline.core.limits import NDN_ENDPOINT_PENDING
+from syncline.core.limits import NDN_ENDPOINT_BYTES, NDN_ENDPOINT_PENDING
 from syncline.formats.ndn import types as t
 from syncline.formats.ndn.link import decode_link, with_token
 from syncline.formats.ndn.names import Name, generic, parse
@@ -58,7 +58,8 @@ class Endpoint:
 
     def __init__(self, random: Random, notify: Callable[[], None] = lambda: None) -> None:
         self.outgoing: list[bytes] = []
-        self.malformed = self.unsolicited = 0
+        self.malformed = self.unsolicited = self.dropped = 0
+        self._outgoing_bytes = 0
         self._random = random
         self._notify = notify
         self._questions: dict[Name, list[_Question]] = {}
@@ -121,7 +122,12 @@ class Endpoint:
         self.send(wire)
 
     def send(self, wire: bytes) -> None:
-        """Queue a packet that needs no answer."""
+        """Queue a packet that needs no answer; what a slow connection has no room for is lost, as on any link."""
+        self._outgoing_bytes += len(wire)
+        if self._outgoing_bytes > NDN_ENDPOINT_BYTES:
+            self._outgoing_bytes -= len(wire)
+            self.dropped += 1
+            return
         self.outgoing.append(wire)
         if len(self.outgoing) == 1:
             self._notify()
@@ -157,6 +163,7 @@ class Endpoint:
     def take(self) -> list[bytes]:
         """All queued packets, which the driver now sends."""
         packets, self.outgoing = self.outgoing, []
+        self._outgoing_bytes = 0
         return packets
 
     def tick(self, now: float) -> None:

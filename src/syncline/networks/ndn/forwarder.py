@@ -8,6 +8,7 @@ are the drivers' business.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random, SystemRandom
 from typing import Final, Protocol
 
 import msgspec
@@ -27,7 +28,7 @@ from syncline.core.verdict import Reason
 from syncline.formats.ndn import types as t
 from syncline.formats.ndn.link import decode_link, encode_nack, with_incoming, with_token
 from syncline.formats.ndn.names import Name, parse
-from syncline.formats.ndn.packets import Data, Interest, decode_data, decode_interest
+from syncline.formats.ndn.packets import Data, Interest, decode_data, decode_interest, with_nonce
 from syncline.networks.ndn.content import Admission, ContentStore, anything
 from syncline.networks.ndn.faces import Face
 from syncline.networks.ndn.pending import Asked, DeadNonces, Pending, PendingTable, Waiting
@@ -79,6 +80,7 @@ class Forwarder:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         content_packets: int | None = None,
         codec: Codec | None = None,
+        random: Random | None = None,
     ) -> None:
         self.limits = limits
         self.faces: dict[int, Face] = {}
@@ -90,6 +92,7 @@ class Forwarder:
         self.commander: Commander | None = None
         self.loops = self.out_of_scope = self.no_route = self.over_quota = 0
         self._codec: Codec = codec or OwnCodec()
+        self._random = random or SystemRandom()
         self._next_face = 256  # lower numbers are reserved, as in NFD
 
     # faces
@@ -132,11 +135,11 @@ class Forwarder:
         if face.counters.malformed >= NDN_FACE_MALFORMED:
             face.close()
 
-    def tick(self, now: float) -> None:
-        """Let what is overdue expire. To be called several times a second."""
+    def tick(self, now: float) -> list[Name]:
+        """Let what is overdue expire; the prefixes that lost a route. To be called several times a second."""
         for entry in self.pending.expired(now):
             self._forget(entry, now, satisfied=False)
-        self.routes.expire(now)
+        return self.routes.expire(now)
 
     def _packet(self, face: Face, packet: bytes, now: float) -> None:
         if len(packet) > NDN_PACKET_BYTES:
@@ -162,8 +165,9 @@ class Forwarder:
     def _interest(self, face: Face, interest: Interest, token: bytes | None, now: float) -> None:
         face.counters.in_interests += 1
         nonce = interest.nonce
-        if nonce is None:
-            raise DecodeError("an Interest on a link has a nonce")
+        if nonce is None:  # applications may leave it to us
+            nonce = self._random.randbytes(4)
+            interest = with_nonce(interest, nonce)
         name = interest.name
         if interest.hop_limit == 0 or (name.startswith(LOCALHOST) and not face.local):
             self.out_of_scope += 1
@@ -174,7 +178,7 @@ class Forwarder:
         if name.startswith(COMMANDS):
             self._command(face, interest, token, now)
             return
-        entry = self.pending.find(name, interest.can_be_prefix, interest.must_be_fresh)
+        entry = self.pending.find(interest)
         if name + nonce in self.nonces or (entry is not None and entry.knows_nonce(nonce, face.id)):
             self.loops += 1
             self._send_nack(face, interest, t.NACK_DUPLICATE, token)
@@ -207,16 +211,16 @@ class Forwarder:
         expires = now + min(interest.lifetime, NDN_LIFETIME_MS) / 1_000
         if not known:
             face.pending += 1
-        entry.waiting[face.id] = Waiting(_one_hop_less(interest), nonce, token, expires)
+        entry.waiting[face.id] = Waiting(interest, _one_hop_less(interest), nonce, token, expires)
         self.pending.keep_until(entry, expires)
         self._forward(entry, hops, entry.waiting[face.id], now)
 
     def _hops(self, face: Face, interest: Interest) -> list[Hop]:
         """Where this Interest may go, cheapest first."""
         found = self.routes.hops(interest.name)
-        for hint in interest.hints:
-            if not found:
-                found = self.routes.hops(hint)
+        if interest.hints and (not found or found is self.routes.hops(b"")):
+            # Nothing better than the default route leads to the name itself: we are not yet where the hint points to.
+            found = next((hops for hint in interest.hints if (hops := self.routes.hops(hint))), found)
         near = (  # it may leave to applications of this machine only
             interest.name.startswith(LOCALHOST)
             or (interest.name.startswith(LOCALHOP) and not face.local)
@@ -229,6 +233,7 @@ class Forwarder:
         ]  # fmt: skip
 
     def _forward(self, entry: Pending, hops: list[Hop], waiting: Waiting, now: float) -> None:
+        self._forget_gone(entry, now)
         if self._is_multicast(entry.name):
             for hop in hops:
                 asked = entry.asked.get(hop.face)
@@ -243,6 +248,11 @@ class Forwarder:
         due = [(asked.at, face) for face, asked in entry.asked.items() if any(hop.face == face for hop in hops)]
         if due and max(due)[0] + RETRY_SECONDS <= now:
             self._ask(entry, untried.face if untried is not None else min(due)[1], waiting, now)
+
+    def _forget_gone(self, entry: Pending, now: float) -> None:
+        """A face that is gone will not answer: who waits need not wait for it."""
+        for face in [face for face in entry.asked if face not in self.faces]:
+            self.nonces.add(entry.name, entry.asked.pop(face).nonce, now)
 
     def _ask(self, entry: Pending, face: int, waiting: Waiting, now: float) -> None:
         entry.asked[face] = Asked(waiting.nonce, now)
@@ -281,25 +291,28 @@ class Forwarder:
 
     def _nack(self, face: Face, interest: Interest, reason: int, now: float) -> None:
         face.counters.in_nacks += 1
-        entry = self.pending.find(interest.name, interest.can_be_prefix, interest.must_be_fresh)
+        entry = self.pending.find(interest)
         asked = None if entry is None else entry.asked.get(face.id)
         if entry is None or asked is None or asked.nonce != interest.nonce:
             return
         asked.nack = reason
+        self._forget_gone(entry, now)
         if any(other.nack is None for other in entry.asked.values()):
             return  # somebody else may still answer
         for number, waiting in list(entry.waiting.items()):
             to = self.faces.get(number)
             if to is None or self._is_multicast(entry.name):
                 continue
-            hops = [hop for hop in self._hops(to, interest) if hop.face not in entry.asked]
+            hops = [hop for hop in self._hops(to, waiting.interest) if hop.face not in entry.asked]
             if hops:
                 self._ask(entry, hops[0].face, waiting, now)
                 return
-        mildest = min(asked.nack for asked in entry.asked.values() if asked.nack is not None)
+        # Numbers grow with severity, but a Nack without a reason is the most severe.
+        reasons = [asked.nack for asked in entry.asked.values() if asked.nack]
+        mildest = min(reasons, default=0)
         for number, waiting in entry.waiting.items():
             if (to := self.faces.get(number)) is not None and to.send(
-                encode_nack(waiting.wire, mildest, waiting.token)
+                encode_nack(waiting.interest.wire, mildest, waiting.token)
             ):
                 to.counters.out_nacks += 1
         self.pending.remove(entry)
@@ -307,7 +320,7 @@ class Forwarder:
 
     def _forget(self, entry: Pending, now: float, *, satisfied: bool) -> None:
         """What follows when an entry is gone: quotas are freed, nonces remembered."""
-        for number, waiting in entry.waiting.items():
+        for number in entry.waiting:
             face = self.faces.get(number)
             if face is not None:
                 face.pending -= 1
@@ -315,7 +328,8 @@ class Forwarder:
                     face.counters.satisfied += 1
                 else:
                     face.counters.unsatisfied += 1
-            self.nonces.add(entry.name, waiting.nonce, now)
+        for asked in entry.asked.values():  # what was sent on may come round
+            self.nonces.add(entry.name, asked.nonce, now)
 
     # answers of our own
 

@@ -22,6 +22,7 @@ from syncline.core.errors import DecodeError, OverloadedError
 from syncline.core.limits import NDN_CONTENT_PACKETS
 from syncline.formats.ndn.names import Name
 from syncline.formats.ndn.signing import Signer, Verifier
+from syncline.networks.background import background
 from syncline.networks.ndn.bell import Bell
 from syncline.networks.ndn.commands import CommandGate
 from syncline.networks.ndn.content import Admission, anything
@@ -36,6 +37,7 @@ from syncline.networks.ndn.uplinks import Uplinks
 
 log = structlog.get_logger()
 TICK_SECONDS: Final = 0.1
+LINGER_SECONDS: Final = 2.0  # how long what waits may still be sent to a peer that says no more
 
 
 class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,10 @@ class Inside:
         self._hub.forwarder.routes.add(prefix, Route(self._face.id))
         self._hub.uplinks.routes_changed(prefix)
 
+    def unregister(self, prefix: Name) -> None:
+        self._hub.forwarder.routes.remove(prefix, self._face.id, Route(self._face.id).origin)
+        self._hub.uplinks.routes_changed(prefix)
+
     def peer(self, face: int) -> str:
         found = self._hub.forwarder.faces.get(face)
         return found.uri if found is not None else ""
@@ -80,9 +86,11 @@ class Hub:
         random: Random | None = None,
     ) -> None:
         self.options = options
-        self.forwarder = Forwarder(admit=admit, limits=options.limits, content_packets=options.content_packets)
-        self.addresses: dict[str, str] = {}  # what is listened on: tcp, udp, ws, unix
         self.random = random or SystemRandom()
+        self.forwarder = Forwarder(
+            admit=admit, limits=options.limits, content_packets=options.content_packets, random=self.random
+        )
+        self.addresses: dict[str, str] = {}  # what is listened on: tcp, udp, ws, unix
         self._clock = clock
         self._tasks = tasks
         self.uplinks = Uplinks(self.forwarder, clock, self.random, self.carry, command_signer)
@@ -151,6 +159,8 @@ class Hub:
             pass
         face.closed = True
         bell.ring()
+        await anyio.sleep(LINGER_SECONDS)
+        tasks.cancel_scope.cancel()  # it does not read either
 
     def drop(self, face: Face) -> None:
         """Forget a face and what came with it."""
@@ -176,16 +186,14 @@ class Hub:
     async def _tick(self) -> None:
         while True:
             await anyio.sleep(TICK_SECONDS)
-            self.forwarder.tick(anyio.current_time())
+            for prefix in self.forwarder.tick(anyio.current_time()):
+                self.uplinks.routes_changed(prefix)
 
 
 @asynccontextmanager
 async def running(options: HubOptions, clock: Clock, **parts: object) -> AsyncIterator[Hub]:
     """A hub that runs for the length of the block."""
-    async with anyio.create_task_group() as tasks:
+    async with background() as tasks:
         hub = Hub(options, clock, tasks, **parts)  # type: ignore[arg-type]
         await hub.start()
-        try:
-            yield hub
-        finally:
-            tasks.cancel_scope.cancel()
+        yield hub

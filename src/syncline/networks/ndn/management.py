@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from syncline.core.errors import DecodeError, OverloadedError, RefusedError
+from syncline.core.errors import DecodeError, NotFoundError, OverloadedError, RefusedError
+from syncline.core.verdict import Reason
 from syncline.formats.ndn import types as t
 from syncline.formats.ndn.names import Name, boundaries, number, number_of, parse
 from syncline.formats.ndn.packets import Interest, encode_data
@@ -90,6 +91,8 @@ class Management:
         now: float,
     ) -> ControlResponse:
         try:
+            if not face.local and command.module != b"rib":
+                raise RefusedError("from elsewhere only routes are taken", reason=Reason.UNAUTHORISED)
             self._gate.check(face, command, self._wall())
             parameters = decode_parameters(command.parameters or b"")
             return act(face, parameters, now)
@@ -97,6 +100,8 @@ class Management:
             return ControlResponse(403, f"{error.reason.value}: {error.message}")
         except OverloadedError as error:
             return ControlResponse(503, error.message)
+        except NotFoundError as error:
+            return ControlResponse(410, error.message)
         except DecodeError as error:
             return ControlResponse(400, str(error))
 
@@ -131,7 +136,7 @@ class Management:
             raise DecodeError("a route needs a name", about="name")
         target = parameters.face or face.id
         if target not in self._forwarder.faces or (target != face.id and not face.local):
-            raise DecodeError("there is no such face", about="face_id")
+            raise NotFoundError("there is no such face", about="face_id")
         return parameters.name, target
 
     def _choose(self, face: Face, parameters: ControlParameters, now: float) -> ControlResponse:

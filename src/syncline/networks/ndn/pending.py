@@ -20,10 +20,11 @@ STEP: Final = 0.064  # seconds; entries expire up to this late
 class Waiting:
     """A face that wants the Data."""
 
-    __slots__ = ("expires", "nonce", "token", "wire")
+    __slots__ = ("expires", "interest", "nonce", "token", "wire")
 
-    def __init__(self, wire: bytes, nonce: bytes, token: bytes | None, expires: float) -> None:
-        self.wire = wire
+    def __init__(self, interest: Interest, wire: bytes, nonce: bytes, token: bytes | None, expires: float) -> None:
+        self.interest = interest
+        self.wire = wire  # as it is sent on
         self.nonce = nonce
         self.token = token
         self.expires = expires
@@ -41,14 +42,15 @@ class Asked:
 
 
 class Pending:
-    """One pending Interest: name and selectors, who waits, who was asked."""
+    """One pending Interest: name, selectors and hints, who waits, who was asked."""
 
-    __slots__ = ("asked", "can_be_prefix", "expires", "must_be_fresh", "name", "step", "waiting")
+    __slots__ = ("asked", "can_be_prefix", "expires", "hints", "must_be_fresh", "name", "step", "waiting")
 
     def __init__(self, interest: Interest) -> None:
         self.name = interest.name
         self.can_be_prefix = interest.can_be_prefix
         self.must_be_fresh = interest.must_be_fresh
+        self.hints = interest.hints
         self.waiting: dict[int, Waiting] = {}
         self.asked: dict[int, Asked] = {}
         self.expires = 0.0
@@ -77,9 +79,14 @@ class PendingTable:
     def __len__(self) -> int:
         return self._count
 
-    def find(self, name: Name, can_be_prefix: bool, must_be_fresh: bool) -> Pending | None:
-        for entry in self._by_name.get(name, ()):
-            if entry.can_be_prefix is can_be_prefix and entry.must_be_fresh is must_be_fresh:
+    def find(self, interest: Interest) -> Pending | None:
+        """The entry of the same Interest, whoever sent it."""
+        for entry in self._by_name.get(interest.name, ()):
+            if (
+                entry.can_be_prefix is interest.can_be_prefix
+                and entry.must_be_fresh is interest.must_be_fresh
+                and entry.hints == interest.hints
+            ):
                 return entry
         return None
 

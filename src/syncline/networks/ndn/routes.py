@@ -6,8 +6,9 @@ one for each length a route has.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
@@ -98,6 +99,7 @@ class Routes:
         self._hops: Prefixes[tuple[Hop, ...]] = Prefixes()
         self._per_face: Counter[int] = Counter()
         self._count = 0
+        self._next_expiry = math.inf  # no route expires before
 
     def __len__(self) -> int:
         return self._count
@@ -126,6 +128,8 @@ class Routes:
             self._count += 1
             self._per_face[route.face] += 1
         routes[key] = route
+        if route.expires is not None:
+            self._next_expiry = min(self._next_expiry, route.expires)
         self._routes.put(prefix, routes)
         self._refresh(prefix)
 
@@ -151,12 +155,18 @@ class Routes:
 
     def expire(self, now: float) -> list[Name]:
         """Remove routes whose time has passed; their prefixes."""
-        gone = [
-            (prefix, route)
-            for prefix, routes in self._routes.items()
-            for route in routes.values()
-            if route.expires is not None and route.expires <= now
-        ]
+        if now < self._next_expiry:
+            return []
+        gone, next_expiry = [], math.inf
+        for prefix, routes in self._routes.items():
+            for route in routes.values():
+                if route.expires is None:
+                    continue
+                if route.expires <= now:
+                    gone.append((prefix, route))
+                else:
+                    next_expiry = min(next_expiry, route.expires)
+        self._next_expiry = next_expiry
         for prefix, route in gone:
             self.remove(prefix, route.face, route.origin)
         return [prefix for prefix, _ in gone]
@@ -169,16 +179,24 @@ class Routes:
             self._hops.remove(prefix)
 
     def _hops_of(self, prefix: Name) -> tuple[Hop, ...]:
-        taken = self.of(prefix)
-        if not any(route.flags & CAPTURE for route in taken):
+        """Of each face its cheapest route at the nearest prefix that has one."""
+        own = self.of(prefix)
+        costs = _cheapest(own)
+        if not any(route.flags & CAPTURE for route in own):
             for routes in self._routes.above(prefix):
-                taken += [route for route in routes.values() if route.flags & CHILD_INHERIT]
+                inherited = [route for route in routes.values() if route.flags & CHILD_INHERIT]
+                costs = _cheapest(inherited) | costs
                 if any(route.flags & CAPTURE for route in routes.values()):
                     break
-        cheapest: dict[int, int] = {}
-        for route in taken:
-            cheapest[route.face] = min(route.cost, cheapest.get(route.face, route.cost))
-        return tuple(sorted(Hop(cost, face) for face, cost in cheapest.items()))
+        return tuple(sorted(Hop(cost, face) for face, cost in costs.items()))
+
+
+def _cheapest(routes: Iterable[Route]) -> dict[int, int]:
+    """The lowest cost by face."""
+    costs: dict[int, int] = {}
+    for route in routes:
+        costs[route.face] = min(route.cost, costs.get(route.face, route.cost))
+    return costs
 
 
 class Strategies:

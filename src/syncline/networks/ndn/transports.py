@@ -11,10 +11,10 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import anyio
-from anyio import TypedAttributeProvider
+from anyio import TypedAttributeLookupError, TypedAttributeProvider
 from anyio.abc import ByteStream, ConnectedUDPSocket, SocketAttribute
 
-from syncline.core.errors import UnreachableError, UsageError
+from syncline.core.errors import MissingError, UnreachableError, UsageError
 from syncline.core.limits import NDN_DATAGRAM_BYTES, NDN_PACKET_BYTES
 from syncline.formats.ndn.link import fragment
 from syncline.formats.tlv import split
@@ -122,14 +122,22 @@ async def connect(address: str | None = None) -> Transport:
                 socket = await anyio.create_connected_udp_socket(host, port or TCP_PORT)
                 return UdpTransport(socket, uri, local=is_loopback(remote_address(socket)[0]))
             if scheme == "ws":
-                from syncline.networks.ndn import websocket
-
-                return await websocket.connect(uri, host, port or WEBSOCKET_PORT)
-    except (OSError, TimeoutError) as error:
+                return await _connect_websocket(uri, host, port or WEBSOCKET_PORT)
+    except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
         raise UnreachableError(
-            f"no NDN forwarder answers: {error}", hint="start a node with `syncline up`", about=uri
+            f"no NDN forwarder answers: {error or type(error).__name__}",
+            hint="start a node with `syncline up`",
+            about=uri,
         ) from None
     raise UsageError("a forwarder's address starts with tcp://, unix://, udp:// or ws://", about=uri)
+
+
+async def _connect_websocket(uri: str, host: str, port: int) -> Transport:
+    try:
+        from syncline.networks.ndn import websocket
+    except ImportError:
+        raise MissingError("WebSockets are not installed", hint="pip install 'syncline[web]'", about=uri) from None
+    return await websocket.connect(uri, host, port)
 
 
 def local_address(socket: TypedAttributeProvider) -> tuple[str, int]:
@@ -138,8 +146,11 @@ def local_address(socket: TypedAttributeProvider) -> tuple[str, int]:
 
 
 def remote_address(socket: TypedAttributeProvider) -> tuple[str, int]:
-    """Host and port of the other end."""
-    return _pair(socket.extra(SocketAttribute.remote_address))  # noqa: S610 - not Django's
+    """Host and port of the other end; a peer that has hung up already has none, and is a broken connection."""
+    try:
+        return _pair(socket.extra(SocketAttribute.remote_address))  # noqa: S610 - not Django's
+    except TypedAttributeLookupError:
+        raise anyio.BrokenResourceError from None
 
 
 def authority(host: str, port: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import anyio
 from anyio.abc import ByteStream, SocketStream
 from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidState
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import State
@@ -44,14 +45,17 @@ class WebSocketTransport:
                 raise DecodeError("NDN packets come in whole binary messages")
             if packets:
                 return packets
-            if self._core.state is State.CLOSED:
-                raise anyio.EndOfStream
             await self._flush()
+            if self._core.state is not State.OPEN:  # its farewell, if there was one, has been answered
+                raise anyio.EndOfStream
             await self._more()
 
     async def send(self, packets: list[bytes]) -> None:
-        for packet in packets:
-            self._core.send_binary(packet)
+        try:
+            for packet in packets:
+                self._core.send_binary(packet)
+        except InvalidState:  # the other side has said farewell
+            raise anyio.BrokenResourceError from None
         await self._flush()
 
     async def aclose(self) -> None:
@@ -78,15 +82,19 @@ class WebSocketTransport:
 async def connect(uri: str, host: str, port: int) -> WebSocketTransport:
     """A connection to a forwarder."""
     stream = await anyio.connect_tcp(host, port)
-    core = ClientProtocol(parse_uri(uri), max_size=NDN_PACKET_BYTES)
-    core.send_request(core.connect())
-    await stream.send(b"".join(core.data_to_send()))
-    while core.state is State.CONNECTING:
-        core.receive_data(await stream.receive(CHUNK))
-        if core.handshake_exc is not None:
+    try:
+        core = ClientProtocol(parse_uri(uri), max_size=NDN_PACKET_BYTES)
+        core.send_request(core.connect())
+        await stream.send(b"".join(core.data_to_send()))
+        while core.state is State.CONNECTING:
+            core.receive_data(await stream.receive(CHUNK))
+            if core.handshake_exc is not None:
+                raise UnreachableError(f"the WebSocket was refused: {core.handshake_exc}", about=uri)
+        return WebSocketTransport(stream, core, uri, local=is_loopback(remote_address(stream)[0]))
+    except BaseException:
+        with anyio.CancelScope(shield=True):
             await anyio.aclose_forcefully(stream)
-            raise UnreachableError(f"the WebSocket was refused: {core.handshake_exc}", about=uri)
-    return WebSocketTransport(stream, core, uri, local=is_loopback(remote_address(stream)[0]))
+        raise
 
 
 async def accept(

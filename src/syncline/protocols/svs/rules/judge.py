@@ -19,7 +19,7 @@ from syncline.formats.ndn.names import Name, text
 from syncline.formats.ndn.packets import Data, decode_data, decode_interest
 from syncline.formats.tlv import encode
 from syncline.protocols.svs.rules.trust import Trust
-from syncline.protocols.svs.wire.mapping import MappingData, decode_mapping, encode_mapping
+from syncline.protocols.svs.wire.mapping import MappingData, decode_mapping, encode_mapping, mapping_after
 from syncline.protocols.svs.wire.naming import MappingName, OuterName, read_name, sync_name
 from syncline.protocols.svs.wire.publication import Outer, decapsulate
 from syncline.protocols.svs.wire.vector import decode_vector
@@ -78,8 +78,7 @@ def judge_sync(wire: bytes, group: Name, trust: Trust) -> SyncJudged:
         parameters = interest.parameters or b""
         vector, end = decode_vector(parameters)
         # SVS-PS: mapping data may follow the vector, and counts only because the Interest's signature was checked.
-        mapping = decode_mapping(parameters, end) if end < len(parameters) else None
-        return SyncJudged(ACCEPT, vector, mapping)
+        return SyncJudged(ACCEPT, vector, mapping_after(parameters, end))
     except DecodeError as error:
         return SyncJudged(error.verdict)
 

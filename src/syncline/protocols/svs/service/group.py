@@ -20,10 +20,10 @@ import anyio
 import structlog
 
 from syncline.core.clock import Clock, SystemClock
-from syncline.core.errors import UsageError
-from syncline.core.limits import SVS_SEQ_MAX
+from syncline.core.errors import ClosedError, UsageError
 from syncline.core.ports import StateChange
 from syncline.formats.ndn.names import Name, parse, text
+from syncline.networks.background import background
 from syncline.networks.ndn.bell import Bell
 from syncline.networks.ndn.client import Attachment, attached
 from syncline.networks.ndn.endpoint import Request as Asked
@@ -88,8 +88,11 @@ class Group:
         self._callbacks: dict[int, Callback] = {}
         self._on_failure: list[FailureCallback] = []
         self._nodes: list[Name] = []
+        self._registered: list[Name] = []
+        self._closed = False
         self._deliveries: deque[Deliver] = deque()
         self._delivery_bell = Bell()
+        self._lookup_bell = Bell()
         self._outbox = Outbox(name, self._session, self._wiring, signers, store, self._bell.ring)
         self._buffers: set[Buffer] = set()
 
@@ -115,6 +118,8 @@ class Group:
         `node` chooses among several nodes of this member. `extra` are further TLV blocks for the mapping entry, which
         subscribers can filter by; with `timestamp` the time is among them.
         """
+        if self._closed:
+            raise ClosedError("this member has left the group", about=text(self.name))
         blocks = (timestamp_block(self._clock.now()) if timestamp else b"") + extra
         return await self._outbox.publish(Request(self._node_of(node), _name(name), payload, blocks, state))
 
@@ -180,7 +185,7 @@ class Group:
         self._session.join(prefix, await self._store.last(prefix))
         self._wiring.serve(prefix)
         self._nodes.append(prefix)
-        await self._attachment.register(prefix + self.name)
+        await self._register(prefix + self.name)
 
     def resume(self, settled: dict[Name, int]) -> None:
         """Go on after what an earlier run has settled."""
@@ -189,26 +194,44 @@ class Group:
 
     async def enter(self) -> None:
         """Have the group's sync Interests sent here."""
-        await self._attachment.register(self.name)
+        await self._register(self.name)
+
+    async def _register(self, prefix: Name) -> None:
+        self._registered.append(prefix)
+        await self._attachment.register(prefix)
+
+    def close(self) -> None:
+        """Leave the group: nothing is sent here any more, and iterators end. `run` does so at its end."""
+        self._closed = True
+        self._wiring.close()
+        for prefix in self._registered:
+            self._attachment.unregister(prefix)
+        self._registered.clear()
+        for buffer in self._buffers:
+            buffer.close()
 
     async def run(self) -> None:
         """Take part until cancelled."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._deliver)
+                tasks.start_soon(self._look_up_all)
                 while True:
                     await self._work()
                     with anyio.move_on_at(self._session.deadline):
                         await self._bell.wait()
         finally:
-            self._wiring.close()
-            for buffer in self._buffers:
-                buffer.close()
+            self.close()
 
     async def _work(self) -> None:
         """Let the conversation do what is due, until nothing is left."""
-        self._session.tick(anyio.current_time())
-        while actions := self._wiring.act(self._session.take()):
+        while True:
+            self._session.tick(anyio.current_time())  # also while packets keep coming: publications must be announced
+            if self._wiring.lookups:
+                self._lookup_bell.ring()
+            actions = self._wiring.act(self._session.take())
+            if not actions:
+                return
             judges = [action for action in actions if type(action) is Judge]
             self._note([action for action in actions if type(action) is not Judge])
             if judges:
@@ -217,9 +240,6 @@ class Group:
                 now = anyio.current_time()
                 for each, verdict in zip(judges, judged, strict=True):
                     self._session.judged(each.token, verdict, now)
-        lookups, self._wiring.lookups = self._wiring.lookups, []
-        for request, named in lookups:
-            await self._look_up(request, named)
 
     def _note(self, actions: list[Action]) -> None:
         for action in actions:
@@ -235,11 +255,18 @@ class Group:
                 self.skipped += action.high - action.low + 1
                 log.info("svs_skipped", group=text(self.name), reason=action.reason, low=action.low, high=action.high)
 
+    async def _look_up_all(self) -> None:
+        """Answer from the store what is no longer in memory. Disks are slow: the conversation does not wait for them."""
+        while True:
+            await self._lookup_bell.wait()
+            lookups, self._wiring.lookups = self._wiring.lookups, []
+            for request, named in lookups:
+                await self._look_up(request, named)
+
     async def _look_up(self, request: Asked, named: OuterName | MappingName) -> None:
-        """Answer from the store what is no longer in memory."""
         if isinstance(named, MappingName):
-            high = min(named.high, named.low + 63, SVS_SEQ_MAX)
-            entries = await self._store.entries(named.node, named.low, high)
+            numbers = self._wiring.numbers_of(named)
+            entries = await self._store.entries(named.node, numbers.start, numbers.stop - 1)
             self._wiring.answer_mapping(request, named, entries)
         else:
             packet = await self._store.packet(named.node, named.seq, named.segment)
@@ -318,15 +345,16 @@ async def join(
         clock=clock or SystemClock(),
         random=random or SystemRandom(),
     )
-    for prefix in [] if node is None else [node] if isinstance(node, str | bytes) else node:
-        await member.add_node(prefix)
-    await member.enter()
-    async with anyio.create_task_group() as tasks:
+    try:
+        for prefix in [] if node is None else [node] if isinstance(node, str | bytes) else node:
+            await member.add_node(prefix)
+        await member.enter()
+    except BaseException:
+        member.close()
+        raise
+    async with background() as tasks:
         tasks.start_soon(member.run)
-        try:
-            yield member
-        finally:
-            tasks.cancel_scope.cancel()
+        yield member
 
 
 def _name(name: str | Name) -> Name:

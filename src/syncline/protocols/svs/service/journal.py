@@ -5,7 +5,7 @@ Implements the ports of `group.py` and `stores.py` on `core.ports`; decides noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio.to_thread
@@ -56,7 +56,7 @@ class SinkIntake:
         self._group = group
         self._topic = text(group)
         self._saved: dict[Name, int] = {}
-        self.settled: Mapping[Name, int] = {}
+        self.settled: Callable[[], Mapping[Name, int]] = dict
 
     def resume(self) -> dict[Name, int]:
         """What an earlier run has settled."""
@@ -92,7 +92,7 @@ class SinkIntake:
         return Judged(Verdict(arrival.verdict, arrival.reason, told.verdict.detail), about=told.about)
 
     def _progress(self) -> list[StateChange]:
-        changed = {node: seq for node, seq in self.settled.items() if seq > self._saved.get(node, 0)}
+        changed = {node: seq for node, seq in self.settled().items() if seq > self._saved.get(node, 0)}
         self._saved.update(changed)
         return [
             StateChange(space=SETTLED, key=self._topic.encode() + b"\0" + node, value=seq.to_bytes(8, "big"))

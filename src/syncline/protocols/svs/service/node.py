@@ -13,20 +13,20 @@ import anyio
 
 from syncline.core.errors import ClosedError, SettingsError, UsageError
 from syncline.core.ports import Ground, StateChange, WebMount
-from syncline.core.verdict import Reason
 from syncline.formats.ndn.names import Name, parse, text
-from syncline.formats.ndn.packets import Data, encode_data
+from syncline.formats.ndn.packets import Data, encode_data, encode_interest
 from syncline.formats.ndn.signing import Ed25519Signer
 from syncline.networks.ndn.hub import Hub, running
-from syncline.protocols.svs.rules.judge import examine
+from syncline.protocols.svs.rules.judge import examine, judge_sync
 from syncline.protocols.svs.rules.trust import Signers, Trust, read_line, signers_of, trusted_key
 from syncline.protocols.svs.service.group import Group
 from syncline.protocols.svs.service.journal import SinkIntake, SinkStore, SvsJudge
 from syncline.protocols.svs.session import Publication
 from syncline.protocols.svs.settings import SvsSettings, group_options, hub_options
 from syncline.protocols.svs.wire.mapping import encode_mapping
-from syncline.protocols.svs.wire.naming import mapping_name
+from syncline.protocols.svs.wire.naming import mapping_name, sync_name
 from syncline.protocols.svs.wire.publication import encapsulate
+from syncline.protocols.svs.wire.vector import encode_vector
 
 
 class SvsService:
@@ -39,9 +39,12 @@ class SvsService:
         self.hub: Hub | None = None
         self.groups: dict[str, Group] = {}
         self._delivered = 0
+        self._known: list[tuple[Name, Trust]] = []  # groups whose packets we can judge
 
     async def run(self, *, started: Callable[[], None]) -> None:
         settings = self._settings
+        topics = {*map(parse, settings.groups), *(read_line(line).group for line in settings.keys)}
+        self._known = [self._judge.group(text(topic)) for topic in sorted(topics)]
         parts: dict[str, Any] = {
             "admit": self._admit,
             "command_keys": [trusted_key(key).verifier for key in settings.command_keys],
@@ -82,7 +85,7 @@ class SvsService:
             group.subscribe(prefix, self._note)
         for prefix in settings.producers:
             group.subscribe_to_producer(prefix, self._note)
-        intake.settled = _Settled(group)
+        intake.settled = group.settled
         await group.enter()
         return group
 
@@ -92,13 +95,11 @@ class SvsService:
 
     def _admit(self, data: Data) -> bool | None:
         """The forwarder caches nothing of our groups that our own keys refuse."""
-        for line in self._settings.keys:
-            topic = text(read_line(line).group)
-            group, trust = self._judge.group(topic)
+        for group, trust in self._known:
             if group in data.name:
-                verdict = examine(data.wire, group, trust).verdict
-                if verdict.reason not in (Reason.INVALID_TOPIC, Reason.INVALID_FIELD):
-                    return verdict.accepted
+                judged = examine(data.wire, group, trust)
+                if judged.named is not None:  # else it is not a name of the group
+                    return judged.verdict.accepted
         return None
 
     async def publish(self, request: Mapping[str, Any], state: Sequence[StateChange] = ()) -> Mapping[str, Any]:
@@ -167,34 +168,21 @@ class SvsService:
         return None
 
 
-class _Settled(Mapping[Name, int]):
-    """What a group has settled, asked for when it is needed."""
-
-    def __init__(self, group: Group) -> None:
-        self._group = group
-
-    def __getitem__(self, node: Name) -> int:
-        return self._group.settled()[node]
-
-    def __iter__(self) -> Any:
-        return iter(self._group.settled())
-
-    def __len__(self) -> int:
-        return len(self._group.settled())
-
-
 def _check_agreement(group: Name, node: Name, signers: Signers, trust: Trust) -> None:
     """Refuse to start with keys by which we would not believe ourselves."""
     [outer] = encapsulate(node, group, 1, node, b"", inner=signers.inner, outer=signers.outer)
     mapping = encode_data(mapping_name(node, group, 1, 1), encode_mapping(node, []), signers.mapping)
-    for packet in (outer, mapping):
-        judged = examine(packet, group, trust)
-        if not judged.verdict.accepted:
-            raise SettingsError(
-                f"the keys of the group refuse our own {judged.about} packets",
-                hint="svs.signers and svs.keys must agree",
-                about=text(group),
-            )
+    sync = encode_interest(sync_name(group), nonce=bytes(4), parameters=encode_vector({}), signer=signers.sync)
+    refused = [
+        judged.about for judged in (examine(packet, group, trust) for packet in (outer, mapping)) if judged.about
+    ]
+    refused += [] if judge_sync(sync, group, trust).verdict.accepted else ["sync"]
+    if refused:
+        raise SettingsError(
+            f"the keys of the group refuse our own {refused[0]} packets",
+            hint="svs.signers and svs.keys must agree",
+            about=text(group),
+        )
 
 
 def _content(request: Mapping[str, Any]) -> bytes:

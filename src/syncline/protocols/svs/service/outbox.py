@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 import anyio
 import anyio.lowlevel
 
-from syncline.core.errors import UsageError
+from syncline.core.errors import ConflictError, DecodeError, RefusedError, UsageError
+from syncline.core.limits import SVS_SEGMENT_BYTES
 from syncline.core.ports import StateChange
 from syncline.formats.ndn.names import Name
 from syncline.protocols.svs.rules.trust import Signers
 from syncline.protocols.svs.service.stores import Prepared, Store
 from syncline.protocols.svs.service.wiring import Wiring
 from syncline.protocols.svs.session import Session
-from syncline.protocols.svs.wire.mapping import MappingEntry
+from syncline.protocols.svs.wire.mapping import MappingEntry, decode_mapping, encode_mapping
 from syncline.protocols.svs.wire.publication import encapsulate
 
 
@@ -81,20 +82,28 @@ class Outbox:
 
     async def _publish_all(self, batch: list[Request]) -> None:
         try:
-            prepared = self._prepare(batch)
-            await self._store.keep(prepared)
+            await self._keep(batch)
+        except (RefusedError, ConflictError) as error:
+            if len(batch) == 1:
+                batch[0].error = error
+            else:  # nothing was kept: whose fault it is shows when each stands alone
+                for request in batch:
+                    await self._publish_all([request])
         except Exception as error:
             for request in batch:
                 request.error = request.error or error
-        else:
-            now = anyio.current_time()
-            for publication in prepared:
-                self._wiring.shelve(publication)
-                self._session.published(publication.node, publication.entry, now)
-            self._announce()
         finally:
             for request in batch:
                 request.done.set()
+
+    async def _keep(self, batch: list[Request]) -> None:
+        prepared = self._prepare(batch)
+        await self._store.keep(prepared)
+        now = anyio.current_time()
+        for publication in prepared:
+            self._wiring.shelve(publication)
+            self._session.published(publication.node, publication.entry, now)
+        self._announce()
 
     def _prepare(self, batch: list[Request]) -> list[Prepared]:
         """Number, segment, sign and encapsulate; what cannot be published takes no number."""
@@ -104,7 +113,9 @@ class Outbox:
             node = request.node
             # SVS-PS: the sequence number is the next available one of the publisher.
             seq = last.get(node, self._session.last(node)) + 1
+            entry = MappingEntry(seq, request.name, request.extra)
             try:
+                _check_entry(node, entry)
                 packets = encapsulate(
                     node,
                     self._group,
@@ -118,7 +129,17 @@ class Outbox:
                 request.error = error
                 continue
             request.seq = last[node] = seq
-            entry = MappingEntry(seq, request.name, request.extra)
             mapping = self._wiring.mapping_data(node, seq, seq, [entry])
             prepared.append(Prepared(node, seq, packets, entry, mapping, request.state))
         return prepared
+
+
+def _check_entry(node: Name, entry: MappingEntry) -> None:
+    """Refuse what others could not read: it would spoil the answers it is part of."""
+    encoded = encode_mapping(node, [entry])
+    try:
+        decode_mapping(encoded)
+    except DecodeError as error:
+        raise UsageError("the name or its further blocks cannot be read", hint=str(error)) from None
+    if len(encoded) > SVS_SEGMENT_BYTES:
+        raise UsageError("the name is too long for a mapping", hint=f"{len(encoded)} bytes with the node's name")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from syncline.core.errors import DecodeError
-from syncline.core.limits import SVS_KEPT_BYTES, SVS_LOOKUPS, SVS_MAPPING_ANSWER, SVS_SEGMENT_BYTES
+from syncline.core.limits import SVS_KEPT_BYTES, SVS_LOOKUPS, SVS_MAPPING_ANSWER, SVS_SEGMENT_BYTES, SVS_SEGMENTS
 from syncline.formats.ndn.names import Name
 from syncline.formats.ndn.packets import Data, decode_data, encode_data, encode_interest
 from syncline.networks.ndn.endpoint import Endpoint, Request
@@ -80,6 +80,7 @@ class Wiring:
             answered,
             self._now(),
             can_be_prefix=ask.can_be_prefix,
+            must_be_fresh=ask.must_be_fresh,
             lifetime=round(ask.lifetime * 1_000),
         )
 
@@ -136,11 +137,12 @@ class Wiring:
         if named.node not in self._shelf:
             return
         if isinstance(named, MappingName):
-            high = min(named.high, named.low + SVS_MAPPING_ANSWER - 1)
-            kept = [self._shelf[named.node].get(seq) for seq in range(named.low, high + 1)]
+            kept = [self._shelf[named.node].get(seq) for seq in self.numbers_of(named)]
             if all(each is not None for each in kept):
                 self.answer_mapping(request, named, [each.entry for each in kept if each is not None])
                 return
+        elif not 1 <= named.seq <= self.session.last(named.node) or (named.segment or 0) >= SVS_SEGMENTS:
+            return  # nobody has published that: the store need not be asked
         else:
             found = self._shelf[named.node].get(named.seq)
             if found is not None:
@@ -151,6 +153,11 @@ class Wiring:
         if len(self.lookups) < SVS_LOOKUPS:
             self.lookups.append((request, named))
             self._woken()
+
+    def numbers_of(self, named: MappingName) -> range:
+        """Which of the numbers somebody asks the names of are answered for: those there are, a few at a time."""
+        first = max(named.low, 1)
+        return range(first, min(named.high, first + SVS_MAPPING_ANSWER - 1, self.session.last(named.node)) + 1)
 
     def answer_packet(self, request: Request, packet: bytes | None) -> None:
         """Send a packet from the store, if it is what was asked for."""

@@ -40,6 +40,7 @@ class Session:
         self._news: dict[Name, list[MappingEntry]] = {}  # published and not announced yet
         self._subscriptions = Subscriptions()
         self._sync = Sync(options, random, now)
+        self._sync.tells, self._sync.may_be_cut = self._tells, self._may_be_cut
         self._fetching = Fetching(
             group, options, self._subscriptions, random, self._actions, wall_now - now * 1_000_000
         )
@@ -59,9 +60,10 @@ class Session:
 
     def published(self, node: Name, entry: MappingEntry, now: float) -> None:
         """Announce a publication that has been made and kept."""
-        self._own[node] = entry.seq
+        # While it was being kept, the group may have told us of a higher number: there is no way back from that.
+        self._own[node] = max(entry.seq, self._own[node])
         self._news.setdefault(node, []).append(entry)
-        self._sync.publish(node, entry.seq, now)
+        self._sync.publish(node, self._own[node], now)
 
     # what others say
 
@@ -75,12 +77,13 @@ class Session:
     def heard(self, vector: Mapping[Name, int], mapping: MappingData | None, now: float) -> None:
         """Take in a validated sync Interest."""
         believed: dict[Name, int] = {}
+        old = self._options.from_now and now < self._joined + self._options.settle
         news = [(node, seq) for node, seq in vector.items() if seq > self._sync.vector.get(node, 0)]
         unknown = sum(node not in self._fetching.feeds and node not in self._own for node, _ in news)
         for node, seq in news:
             if node in self._own:
                 self._hear_of_ourselves(node, seq)
-            elif self._believes(node, seq, Rank.NEW if unknown <= SVS_CROWD else Rank.CROWD, now):
+            elif self._believes(node, seq, Rank.NEW if unknown <= SVS_CROWD else Rank.CROWD, now, old=old):
                 believed[node] = seq
             else:
                 self.disbelieved += 1
@@ -91,12 +94,19 @@ class Session:
                 self._fetching.rank(feed, Rank.NEW)
                 for entry in mapping.entries:
                     feed.hint(entry)
-        old = self._options.from_now and now < self._joined + self._options.settle
         for update in updates:
             if update.node not in self._own:
                 feed = self._fetching.feeds[update.node]
                 self._fetching.update(feed, update.low, update.high, old=old)
         self._fetching.pump(now)
+
+    def _take_proofs(self, now: float) -> None:
+        """Claims that have been proven count at once: nobody may repeat them for half a minute."""
+        for claim in self._fetching.take_proofs():
+            update = self._sync.learn(claim.feed.node, claim.seq, now)
+            if update is not None:
+                self._fetching.update(claim.feed, update.low, update.high, old=claim.old)
+                self._fetching.pump(now)
 
     def _hear_of_ourselves(self, node: Name, seq: int) -> None:
         """A higher number of our own means that we forgot it: never use it again."""
@@ -107,7 +117,7 @@ class Session:
         elif seq > own:
             self.disbelieved += 1
 
-    def _believes(self, node: Name, seq: int, rank: Rank, now: float) -> bool:
+    def _believes(self, node: Name, seq: int, rank: Rank, now: float, *, old: bool) -> bool:
         """Whether a claim is near enough to what was seen of the node; if not, it must be proven first."""
         fetching = self._fetching
         feed = fetching.feeds.get(node)
@@ -120,7 +130,7 @@ class Session:
         if seq <= seen + SVS_JUMP:
             return True
         if wanted and feed.doubted_until <= now:
-            fetching.prove(feed, seq)
+            fetching.prove(feed, seq, old=old)
         return False
 
     def _has_room(self, rank: Rank) -> bool:
@@ -144,6 +154,7 @@ class Session:
 
     def judged(self, token: int, judged: Judged, now: float) -> None:
         self._fetching.judged(token, judged, now)
+        self._take_proofs(now)
 
     # the application
 
@@ -181,34 +192,40 @@ class Session:
 
     def _announce(self) -> None:
         """SVS-PS: mapping data goes into every sync Interest that follows from new publications."""
-        vector = encode_vector(self._fitting_vector())
         news, self._news = self._news, {}
-        for node, entries in news.items():
-            self._actions.append(Announce(vector + encode_mapping(node, _newest_that_fit(entries))))
-        if not news:
-            self._actions.append(Announce(vector))
+        told = [encode_mapping(node, _newest_that_fit(entries)) for node, entries in news.items()]
+        for mapping in told or [b""]:
+            self._actions.append(
+                Announce(encode_vector(self._fitting_vector(SVS_VECTOR_BYTES - len(mapping))) + mapping)
+            )
 
-    def _fitting_vector(self) -> dict[Name, int]:
-        """Our vector, or as much of it as one Interest takes: our own nodes, then those that are real, then the rest.
-
-        Crowds that could not be proven yet are not passed on.
-        """
-        vector, feeds = self._sync.vector, self._fetching.feeds
-        ranks = {node: feeds[node].rank if node in feeds else Rank.PROVEN for node in vector}
-        order = [
-            node
-            for node in self._sync.recent_first()
-            if ranks[node] is not Rank.CROWD or not self._fetching.wants(node)
-        ]
-        order.sort(key=lambda node: (node not in self._own, ranks[node]))
+    def _fitting_vector(self, room: int) -> dict[Name, int]:
+        """Our vector, or as much of it as one Interest takes: our own nodes, then those that are real, then the rest."""
+        vector = self._sync.vector
+        order = [node for node in self._sync.recent_first() if self._tells(node)]
+        order.sort(key=lambda node: (node not in self._own, self._rank(node)))
         found: dict[Name, int] = {}
-        room = SVS_VECTOR_BYTES
         for node in order:
-            room -= len(node) + 16
+            room -= _room_for(node)
             if room < 0:
                 break
             found[node] = vector[node]
         return found
+
+    def _rank(self, node: Name) -> Rank:
+        feed = self._fetching.feeds.get(node)
+        return Rank.PROVEN if feed is None else feed.rank
+
+    def _tells(self, node: Name) -> bool:
+        """Crowds that could not be proven yet are not passed on."""
+        return self._rank(node) is not Rank.CROWD or not self._fetching.wants(node)
+
+    def _may_be_cut(self, vector: Mapping[Name, int]) -> bool:
+        """Whether a vector may lack nodes because there are too many for an Interest: of ours there are, and it is long."""
+        return (
+            sum(map(_room_for, self._sync.vector)) > SVS_VECTOR_BYTES
+            and sum(map(_room_for, vector)) > SVS_VECTOR_BYTES // 4
+        )
 
     # for those who watch
 
@@ -231,6 +248,11 @@ class Session:
             "disbelieved": self.disbelieved,
             "subscriptions": len(self._subscriptions),
         }
+
+
+def _room_for(node: Name) -> int:
+    """Bytes an entry takes in a vector, at most."""
+    return len(node) + 16
 
 
 def _newest_that_fit(entries: list[MappingEntry]) -> list[MappingEntry]:

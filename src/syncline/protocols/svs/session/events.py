@@ -97,6 +97,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     token: int
     name: Name
     can_be_prefix: bool
+    must_be_fresh: bool
     lifetime: float
 
 

@@ -23,7 +23,7 @@ from syncline.core.limits import (
     SVS_REASSEMBLY_BYTES,
     SVS_UNDELIVERED,
 )
-from syncline.core.verdict import Reason, Verdict, reject
+from syncline.core.verdict import Outcome, Reason, Verdict, reject
 from syncline.formats.ndn.names import Name
 from syncline.protocols.svs.rules.judge import Judged
 from syncline.protocols.svs.session.events import (
@@ -37,13 +37,14 @@ from syncline.protocols.svs.session.events import (
     Skipped,
     Step,
 )
-from syncline.protocols.svs.session.jobs import Feed, Job, Question, Rank
+from syncline.protocols.svs.session.jobs import Claim, Feed, Job, Question, Rank
 from syncline.protocols.svs.session.subscriptions import Subscriptions
 from syncline.protocols.svs.wire.mapping import MappingData, MappingEntry
 from syncline.protocols.svs.wire.naming import mapping_name, outer_name
 from syncline.protocols.svs.wire.publication import Outer
 
 MAPPINGS_PER_NODE = 4
+OTHER_NAME = "another name than the mapping says"
 PROBE_RETRIES = 3  # even where everything else is retried for ever
 
 
@@ -70,6 +71,7 @@ class Fetching:
         self._wall_offset = wall_offset  # wall time in microseconds, at steady time 0
         self._tokens = count(1)
         self._asked: dict[int, Question] = {}  # under way or being judged
+        self._proofs: list[Claim] = []
         self._retries: list[tuple[float, int, Question]] = []
         self._segments: deque[Job] = deque()  # jobs with segments not asked for yet
         self._queues: dict[Rank, dict[Name, Feed]] = {rank: {} for rank in Rank}  # nodes whose turn is to come
@@ -95,12 +97,17 @@ class Fetching:
             self._skip(feed, high - backlog + 1, "backlog")
         self._queue(feed)
 
-    def prove(self, feed: Feed, claim: int) -> None:
+    def prove(self, feed: Feed, claim: int, *, old: bool) -> None:
         """Ask for the mapping of a number that is too far ahead to be believed; `proven` grows if there is one."""
         if feed.probe is None and self.probes < SVS_PROBES:
             self.probes += 1
-            feed.probe, feed.probing = claim, False
+            feed.probe, feed.probe_old, feed.probing = claim, old, False
             self._queue(feed)
+
+    def take_proofs(self) -> list[Claim]:
+        """The claims that have been proven since the last time."""
+        proofs, self._proofs = self._proofs, []
+        return proofs
 
     def remove(self, feed: Feed) -> None:
         """Forget a node that never answered."""
@@ -125,7 +132,9 @@ class Fetching:
         question = self._asked.pop(token, None)
         if question is None:
             return
-        if not judged.verdict.accepted:
+        if judged.verdict.outcome is Outcome.IGNORE and judged.verdict.reason is Reason.OVERLOADED:
+            self._later(question, now)  # our own side had no room for it: that is nobody's failure, and nothing is lost
+        elif not judged.verdict.accepted:
             self._refused(question, judged.verdict, judged.about, now)
         elif isinstance(judged.packet, MappingData) and question.kind != "outer":
             self._mapped(question, judged.packet, now)
@@ -199,7 +208,7 @@ class Fetching:
         if len(feed.jobs) >= (SVS_JOBS_PER_NODE if feed.rank is Rank.PROVEN else 1):
             return None
         if feed.ready:
-            return self._start(feed, *feed.ready.popleft())
+            return self._start(feed, *feed.ready.popleft(), hinted=False)
         subscriptions = self._subscriptions
         while feed.next <= feed.high:
             producer = subscriptions.wants_producer(feed.node)
@@ -207,7 +216,8 @@ class Fetching:
                 self._skip(feed, feed.high + 1, "no_subscription")
                 return None
             # SVS-PS: the mapping is fetched if there are topics and the producer is not subscribed to.
-            by_mapping = not producer or subscriptions.filters_producer(feed.node) or self._options.max_age is not None
+            # It is fetched as well where a filter or an age asks for it.
+            by_mapping = not producer or subscriptions.filters(feed.node) or self._options.max_age is not None
             seq = self._next_number(feed)
             entry = feed.hints.pop(seq, None)
             if entry is None and by_mapping:
@@ -218,7 +228,7 @@ class Fetching:
                 feed.ahead.add(seq)
             if entry is None or self._is_wanted(feed, entry, now):
                 feed.open.add(seq)
-                return self._start(feed, seq, entry)
+                return self._start(feed, seq, entry, hinted=entry is not None)
         return None
 
     def _next_number(self, feed: Feed) -> int:
@@ -241,9 +251,9 @@ class Fetching:
         self._active[feed.rank] += 1
         return Question(next(self._tokens), "mapping", feed, low, high)
 
-    def _start(self, feed: Feed, seq: int, entry: MappingEntry | None) -> Question:
+    def _start(self, feed: Feed, seq: int, entry: MappingEntry | None, *, hinted: bool) -> Question:
         """Begin to fetch a publication, with the Interest that both forms of it answer."""
-        job = feed.jobs[seq] = Job(feed, seq, entry)
+        job = feed.jobs[seq] = Job(feed, seq, entry, hinted=hinted)
         self.jobs += 1
         self._active[feed.rank] += 1
         return Question(next(self._tokens), "outer", feed, seq, seq, job)
@@ -256,7 +266,8 @@ class Fetching:
         else:
             name = mapping_name(node, group, question.low, question.high)
         prefix = question.kind == "outer" and question.segment is None
-        self._actions.append(Ask(question.token, name, prefix, self._options.lifetime))
+        # What a cache holds of the names may be from before the newest were given; packets never change.
+        self._actions.append(Ask(question.token, name, prefix, question.kind != "outer", self._options.lifetime))
 
     # good answers
 
@@ -266,24 +277,50 @@ class Fetching:
         if entries:
             self._note_proof(feed, max(entries))
         if question.kind == "probe":
+            if entries:
+                self._proofs.append(Claim(feed, question.low, feed.probe_old))
             self._end_probe(feed, None if entries else now)
             return
         self._end_query(feed)
+        missing: list[int] = []
         for seq in range(question.low, question.high + 1):
             entry = entries.get(seq)
             if entry is None:
-                self._fail(question, "mapping", "the publisher has no name for it", None, seq)
-            if entry is not None and self._is_wanted(feed, entry, now):
+                missing.append(seq)
+            elif self._is_wanted(feed, entry, now):
                 feed.ready.append((seq, entry))
             else:
                 feed.open.discard(seq)
+        self._ask_again(question, missing, now, hopeless=not entries)
         self._queue(feed)
+
+    def _ask_again(self, question: Question, missing: list[int], now: float, *, hopeless: bool) -> None:
+        """An answer holds the names its packet took; what it lacks is asked for until one brings nothing at all."""
+        feed = question.feed
+        for low, high in _runs(missing):
+            if hopeless:
+                feed.open.difference_update(range(low, high + 1))
+                self._fail(question, "mapping", "the publisher has no name for it", None)
+            else:
+                self._ask_names(feed, low, high, now)
+
+    def _ask_names(self, feed: Feed, low: int, high: int, now: float) -> None:
+        """Query, as soon as the window allows, the mappings of numbers that have been looked at before."""
+        feed.mappings += 1
+        self._active[feed.rank] += 1
+        question = Question(next(self._tokens), "mapping", feed, low, high)
+        heappush(self._retries, (now, question.token, question))
 
     def _received(self, question: Question, job: Job, outer: Outer, now: float) -> None:
         feed = job.feed
         if job.seq not in feed.jobs:
             return  # it failed while this packet was being judged
         problem = _contradiction(job, question, outer)
+        if problem == OTHER_NAME and job.hinted:
+            self._end_job(job)
+            feed.open.add(job.seq)
+            self._ask_names(feed, job.seq, job.seq, now)
+            return
         if problem:
             self._fail(question, "outer", problem, reject(Reason.INVALID_FIELD, problem))
             self._end_job(job)
@@ -377,7 +414,6 @@ class Fetching:
         step: Step,
         detail: str,
         verdict: Verdict | None,
-        seq: int | None = None,
         *,
         final: bool = True,
     ) -> None:
@@ -385,8 +421,8 @@ class Fetching:
         self._actions.append(
             Failure(
                 publisher=question.feed.node,
-                low=question.low if seq is None else seq,
-                high=question.high if seq is None else seq,
+                low=question.low,
+                high=question.high,
                 step=step,
                 detail=detail,
                 verdict=verdict,
@@ -458,6 +494,17 @@ class Fetching:
             self._queues[feed.rank].setdefault(feed.node, feed)
 
 
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as ranges, both ends included."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
 def _contradiction(job: Job, question: Question, outer: Outer) -> str:
     """What is wrong with a packet that is valid by itself, given what else is known of its publication."""
     if outer.node != job.feed.node or outer.seq != job.seq:
@@ -469,5 +516,5 @@ def _contradiction(job: Job, question: Question, outer: Outer) -> str:
     if job.name is not None and outer.name != job.name:
         return "segments differ in their name"
     if job.entry is not None and outer.name != job.entry.name:
-        return "another name than the mapping says"
+        return OTHER_NAME
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from syncline.core.limits import SVS_HINTS_PER_NODE
 from syncline.formats.ndn.names import Name
@@ -27,8 +27,8 @@ class Feed:
     """
 
     __slots__ = (
-        "ahead", "doubted_until", "failed", "high", "hints", "jobs", "mappings", "next", "node", "open", "probe", "probing",
-        "proven", "rank", "ready", "started",
+        "ahead", "doubted_until", "failed", "high", "hints", "jobs", "mappings", "next", "node", "open", "probe",
+        "probe_old", "probing", "proven", "rank", "ready", "started",
     )  # fmt: skip
 
     def __init__(self, node: Name, rank: Rank, settled: int = 0) -> None:
@@ -44,6 +44,7 @@ class Feed:
         self.mappings = 0  # mapping queries under way
         self.proven = 0  # the highest number something validated was received of
         self.probe: int | None = None  # a claim too far ahead to be believed without proof
+        self.probe_old = False  # it was made before we had settled in
         self.probing = False
         self.doubted_until = 0.0
         self.started = settled > 0
@@ -73,21 +74,29 @@ class Feed:
             self.next += 1
 
 
+class Claim(NamedTuple):
+    """A number of a node that a vector claimed and a mapping has proven."""
+
+    feed: Feed
+    seq: int
+    old: bool
+
+
 class Job:
     """One publication being fetched."""
 
-    __slots__ = ("asked", "entry", "feed", "final", "name", "parts", "refetches", "seq", "size")
+    __slots__ = ("asked", "entry", "feed", "final", "hinted", "name", "parts", "seq", "size")
 
-    def __init__(self, feed: Feed, seq: int, entry: MappingEntry | None) -> None:
+    def __init__(self, feed: Feed, seq: int, entry: MappingEntry | None, *, hinted: bool) -> None:
         self.feed = feed
         self.seq = seq
         self.entry = entry
+        self.hinted = hinted  # the entry came with a sync Interest, so whoever has the sync key may have made it up
         self.name: Name | None = None
         self.final: int | None = None
         self.parts: dict[int, bytes] = {}
         self.asked = 0  # segments below this have been asked for
         self.size = 0
-        self.refetches = 0
 
     @property
     def complete(self) -> bool:

@@ -50,9 +50,11 @@ class Subscriptions:
     def wants_producer(self, node: Name) -> bool:
         return any(node.startswith(topic.prefix) for topic in self._producers.values())
 
-    def filters_producer(self, node: Name) -> bool:
-        """Whether some subscription to this producer must see the mapping first."""
-        return any(topic.filter is not None and node.startswith(topic.prefix) for topic in self._producers.values())
+    def filters(self, node: Name) -> bool:
+        """Whether some subscription that may get what this producer publishes must see the mapping first."""
+        return any(topic.filter is not None for topic in self._topics.values()) or any(
+            topic.filter is not None and node.startswith(topic.prefix) for topic in self._producers.values()
+        )
 
     def matching(self, node: Name, name: Name, entry: MappingEntry | None) -> tuple[int, ...]:
         """The subscriptions that get a publication of `node` named `name`."""

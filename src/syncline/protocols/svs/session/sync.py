@@ -8,7 +8,7 @@ so soon after news that nobody answers it. Hearing from somebody who is behind, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 import msgspec
@@ -34,7 +34,10 @@ class Sync:
         self.vector: dict[Name, int] = {}
         self._updated: dict[Name, float] = {}
         self._heard: dict[Name, int] | None = None  # in suppression: what others have been told meanwhile
+        self._lacked: set[Name] = set()  # and the nodes somebody lacked something of
         self._hellos = options.hellos
+        self.tells: Callable[[Name], bool] = lambda node: True  # whether our vectors name a node
+        self.may_be_cut: Callable[[Mapping[Name, int]], bool] = lambda vector: False  # for want of room in an Interest
         self.deadline = now  # say hello at once, so that others tell us where they are
 
     @property
@@ -51,31 +54,36 @@ class Sync:
         self._updated.pop(node, None)
 
     def publish(self, node: Name, seq: int, now: float) -> None:
-        """Our own node has a new number: tell the group at once."""
+        """Our own node has a new number: tell the group at once, whatever others have been told."""
         self.vector[node] = seq
         self._updated[node] = now
+        self._heard = None
         self.deadline = now
+
+    def learn(self, node: Name, seq: int, now: float) -> Update | None:
+        """Take over a number that is believed; what is new to us."""
+        known = self.vector.get(node, 0)
+        if seq <= known:
+            return None
+        self.vector[node] = seq
+        self._updated[node] = now
+        return Update(node, known + 1, seq)
 
     def receive(self, vector: Mapping[Name, int], believed: Mapping[Name, int], now: float) -> list[Update]:
         """Take in a validated vector, of which `believed` may change ours; what is new to us."""
-        own = self.vector
         if vector:
             self._hellos = 0
-        behind = [node for node, seq in own.items() if vector.get(node, 0) < seq]
-        updates = []
-        for node, seq in believed.items():
-            known = own.get(node, 0)
-            if seq > known:
-                updates.append(Update(node, known + 1, seq))
-                own[node] = seq
-                self._updated[node] = now
+        behind = self._lacking(vector)
+        learned = [self.learn(node, seq, now) for node, seq in believed.items()]
+        updates = [update for update in learned if update is not None]
         if self._heard is not None:
             _merge(self._heard, vector)
+            self._lacked.update(behind)
             return updates
         # A reply is due only if something the sender lacks is not brand new: what is, may still be on its way to them.
         settled = now - self._options.suppression
         if any(self._updated[node] <= settled for node in behind):
-            self._heard = dict(vector)
+            self._heard, self._lacked = dict(vector), set(behind)
             self.deadline = now + self._suppression_delay()
         elif self.deadline > now and not self._hellos:
             self.deadline = now + self._periodic_delay()
@@ -90,7 +98,20 @@ class Sync:
         self.deadline = now + (self._options.hello if self._hellos else self._periodic_delay())
         if heard is None:
             return True
-        return any(heard.get(node, 0) < seq for node, seq in self.vector.items())
+        return any(heard.get(node, 0) < self.vector.get(node, 0) for node in self._lacked)
+
+    def _lacking(self, vector: Mapping[Name, int]) -> list[Name]:
+        """The nodes of which a vector says less than ours would.
+
+        What we would not say either is no reason to speak, nor is what may only have found no room: otherwise everybody
+        would answer everybody for ever.
+        """
+        cut = self.may_be_cut(vector)
+        return [
+            node
+            for node, seq in self.vector.items()
+            if vector.get(node, 0) < seq and (node in vector or not cut) and self.tells(node)
+        ]
 
     def recent_first(self) -> list[Name]:
         """Nodes, those with news first: what to keep when a vector does not fit into one Interest."""

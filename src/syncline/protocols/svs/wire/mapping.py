@@ -15,7 +15,7 @@ from syncline.core.limits import SVS_EXTRA_BYTES, SVS_MAPPING_ENTRIES
 from syncline.core.verdict import Reason
 from syncline.formats.ndn import types as t
 from syncline.formats.ndn.names import Name, boundaries_within, number
-from syncline.formats.tlv import elements, encode, integer_element, read_header, read_integer
+from syncline.formats.tlv import elements, encode, integer_element, is_critical, read_header, read_integer
 
 MAPPING_DATA: Final = 205
 MAPPING_ENTRY: Final = 206
@@ -82,6 +82,19 @@ def decode_mapping(wire: bytes, at: int = 0) -> MappingData:
                 raise DecodeError(f"more than {SVS_MAPPING_ENTRIES} entries", reason=Reason.TOO_COMPLEX)
             entries.append(_entry(wire, begin, end))
     return MappingData(node, tuple(entries))
+
+
+def mapping_after(wire: bytes, at: int) -> MappingData | None:
+    """The one MappingData among the elements from `at` on, if there is one; unknown ones are passed over."""
+    found: MappingData | None = None
+    while at < len(wire):
+        kind, _, stop = read_header(wire, at, len(wire))
+        if kind == MAPPING_DATA and found is None:
+            found = decode_mapping(wire[at:stop])
+        elif is_critical(kind):
+            raise DecodeError("an unknown critical element after the vector", about=f"type {kind}")
+        at = stop
+    return found
 
 
 def _entry(wire: bytes, at: int, end: int) -> MappingEntry:
