@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ from syncline.core.record import SEQ_MAX, Direction
 from syncline.core.verdict import Outcome, Reason
 from syncline.formats.records import to_arrow
 from syncline.journal import Journal
+from syncline.journal.backup import backup
+from syncline.journal.database import connect
 from tests.journal.conftest import NOW, HandClock, arrival, execute
 
 pytestmark = pytest.mark.anyio
@@ -320,6 +323,41 @@ def test_damage_met_while_writing_stops_the_intake_and_is_shown(journal: Journal
         journal.append_sync([arrival(b"2")])
     assert journal.statistics()["damaged"] == 1
     assert len(journal.read(RecordQuery())) == 1
+
+
+def test_a_note_that_cannot_be_written_stops_nobody(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group is on disk by then, and whoever waits for it must hear so."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(journal._mark, "write", fail)
+    assert journal.append_sync([arrival(b"a")])[0].lsn == 1
+    monkeypatch.undo()
+    assert journal.append_sync([arrival(b"b")])[0].lsn == 2
+    assert journal.statistics()["failed_notes"] == 1
+
+
+def test_a_journal_killed_while_it_was_made_gets_its_log_all_the_same(open_journal: Callable[..., Journal]) -> None:
+    """Between the first commit and the change to a log lies an fsync, and there a kill may come."""
+    journal = open_journal()
+    journal.close()
+    bare = connect(journal.path, write=True)
+    bare.pragma("journal_mode", "delete")
+    bare.close()
+    again = open_journal()
+    assert again._connection.pragma("journal_mode") == "wal"
+    assert again.append_sync([arrival(b"a")])[0].lsn == 1
+
+
+def test_a_backup_is_not_taken_for_the_journal_itself(open_journal: Callable[..., Journal], tmp_path: Path) -> None:
+    journal = open_journal()
+    journal.append_sync([arrival(b"a")])
+    (tmp_path / "copy").mkdir()
+    backup(journal.path, tmp_path / "copy" / "journal.db")
+    with pytest.raises(UsageError, match="this is a backup") as error:
+        open_journal(path=tmp_path / "copy" / "journal.db")
+    assert "syncline journal recover" in error.value.hint
 
 
 def test_every_commit_is_forced_to_disk(journal: Journal) -> None:

@@ -32,6 +32,7 @@ JOURNAL_READER_CACHE_BYTES: Final = 8 * MIB
 JOURNAL_IDLE_READERS: Final = 8  # read-only connections kept open
 JOURNAL_BUSY_MS: Final = 10_000  # how long a reader waits for a lock, during recovery of the file
 JOURNAL_READ_MAX: Final = 100_000  # records one read returns, whatever its limit says
+JOURNAL_PAGE_RAW: Final = 16 * MIB  # raw bytes at which a page of records is full, and one record more at most
 JOURNAL_TERMS_WAITING: Final = 131_072  # terms of new records in memory, twice at most
 JOURNAL_TERMS_SLICE: Final = 2_048  # terms merged into their table with one commit, at least
 JOURNAL_SPAN_ENTRIES: Final = 8_192  # terms out of order that one read goes through; of more it takes ordered ones

@@ -68,6 +68,7 @@ class Writer:
         self.commits = 0
         self.failed_commits = 0
         self.failed_checkpoints = 0
+        self.failed_notes = 0
         self.largest_group = 0
         self.raw_bytes = 0
         self.failure: CorruptionError | None = None
@@ -242,7 +243,10 @@ class Writer:
         self._index.add(group.entries)
         self.commits += 1
         self.newest, self._quiet = group.newest, group.quiet
-        self._mark.write(self._epoch, group.newest, group.quiet)
+        try:
+            self._mark.write(self._epoch, group.newest, group.quiet)
+        except OSError:  # the group is on disk all the same; a note that is behind says nothing
+            self.failed_notes += 1
 
     def _undo(self, error: BaseException) -> None:
         """Go back to what is stored, which may yet be the group that failed."""
@@ -257,7 +261,7 @@ class Writer:
             newest, quiet = connection.execute("SELECT coalesce(max(lsn), 0), quiet FROM records, head").get
             if newest > self.newest:
                 self._index.load(connection, self.newest)
-                self.newest, self._quiet = newest, quiet
+            self.newest, self._quiet = max(newest, self.newest), quiet
         except apsw.Error:  # the disk is failing: the next commit will say so
             pass
 
@@ -272,5 +276,5 @@ class Writer:
                     self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except CorruptionError as error:
             self.failure = error
-        except UnavailableError:
+        except (UnavailableError, apsw.Error):
             self.failed_checkpoints += 1
