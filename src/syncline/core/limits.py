@@ -70,7 +70,6 @@ QUERY_TEXT: Final = 100 * KIB  # characters of one SQL statement
 
 # the node
 DELIVERY_BATCH: Final = 1_000  # records a follower is handed at once
-STOP_SECONDS: Final = 10  # how long a node may take to stop its protocols
 
 # libp2p connections
 CONNECTIONS: Final = 128  # in all
@@ -131,8 +130,7 @@ SHREX_HEADERS_PER_ROUND: Final = 100  # headers fetched before others get a turn
 # HTTP
 API_PAGE_RECORDS: Final = 10_000
 API_BODY_BYTES: Final = 8 * MIB
-API_CONNECTIONS: Final = 256
-API_IDEMPOTENCY_KEYS: Final = 10_000
+API_REQUESTS: Final = 2_048  # being answered at once, followers of objects among them
 
 # fetching what a stranger's message points to
 FETCH_BYTES: Final = 64 * MIB  # after decompression
@@ -182,7 +180,6 @@ SDSP_PAGE_FRAMES: Final = 1_000  # frames in one answer
 SDSP_PAGE_BYTES: Final = 8 * MIB
 SDSP_INLINE_BYTES: Final = MIB  # objects kept elsewhere that history answers carry themselves
 SDSP_OBJECT_TTL: Final = 7 * DAY  # how long a stored object can be loaded
-SDSP_HISTORY_TTL: Final = DAY
 
 # FlatBuffers
 FLATBUFFERS_DEPTH_MAX: Final = 32  # tables inside tables

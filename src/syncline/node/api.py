@@ -67,7 +67,7 @@ def build(node: Node, extra: Sequence[WebMount] = ()) -> App:
     for mount in mounts:
         if not mount.prefix:
             app.router.default = mount.app  # after all routes, so that a wrong method of one of them is told as such
-    return Guard(app, node.settings.api, [mount.is_open for mount in mounts])
+    return Guard(app, node.settings.api, [mount.is_open for mount in mounts], node.settings.node.public_url)
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -83,8 +83,7 @@ async def _problem(request: Request, error: Exception) -> Response:
         status = 429
     if status == 500:
         log.error("request_failed", path=request.url.path, error=str(error))
-    body = {"type": type(error).__name__, "message": str(error), "hint": error.hint, "retry": error.retry}
-    return json_response({"error": {**body, **({"reason": reason} if reason else {})}}, status)
+    return json_response({"error": errors.shown(error)}, status)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
