@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from syncline.core.errors import ClosedError, ConflictError, CorruptionError, UnavailableError, UsageError
@@ -323,6 +324,29 @@ def test_damage_met_while_writing_stops_the_intake_and_is_shown(journal: Journal
         journal.append_sync([arrival(b"2")])
     assert journal.statistics()["damaged"] == 1
     assert len(journal.read(RecordQuery())) == 1
+
+
+async def test_whoever_waits_for_the_next_record_hears_of_damage(journal: Journal) -> None:
+    journal.append_sync([arrival(b"1")], [StateChange(space="s", key=b"k", value=b"v")])
+    heard: list[str] = []
+
+    async def listen(wait: Callable[..., Any], *arguments: int) -> None:
+        with pytest.raises(CorruptionError) as error:
+            await wait(*arguments)
+        heard.append(error.value.message)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen, journal.wait, 1)
+            tasks.start_soon(listen, journal.damage)
+            await anyio.wait_all_tasks_blocked()
+            await anyio.to_thread.run_sync(execute, journal, "UPDATE state SET value = x'00'")
+            assert heard == []  # nobody has met it yet
+            with pytest.raises(CorruptionError):
+                await journal.append([], [StateChange(space="s", key=b"k", value=b"w", expect=b"v")])
+        await listen(journal.damage)
+    assert len(heard) == 3
+    assert len(set(heard)) == 1
 
 
 def test_a_note_that_cannot_be_written_stops_nobody(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,7 @@ class Journal:
         self._sealed = about.sealed
         self._lock = threading.Lock()
         self._tail: dict[Any, Gate] = {}  # where those wait who want the next record, by event loop
+        self._alarm: dict[Any, Gate] = {}  # where those wait who want to know of damage
         self._idle: list[apsw.Connection] = []
         self._closed = False
         self._writer.start()
@@ -152,7 +153,8 @@ class Journal:
         with self._lock:
             idle, self._idle = self._idle, []
             tail, self._tail = self._tail, {}
-        open_gates(tail.values())
+            alarm, self._alarm = self._alarm, {}
+        open_gates([*tail.values(), *alarm.values()])
         for connection in (*idle, self._connection):
             with suppress(apsw.Error):  # a log that cannot be worked in now is worked in when the journal is opened
                 connection.close()
@@ -240,16 +242,30 @@ class Journal:
             return states.scan(connection, space, prefix, limit, self._clock.now())
 
     async def wait(self, after: int) -> int:
-        """The newest lsn, once it is greater than `after`."""
+        """The newest lsn, once it is greater than `after`. Raises CorruptionError when there will be none any more."""
         loop = running_loop()
         while self._writer.newest <= after:
+            if self._writer.failure is not None:
+                raise self._writer.failure
             with self._lock:
                 if self._closed:
                     raise ClosedError("the journal is closed")
                 gate = self._tail.setdefault(loop, Gate(loop))
-            if self._writer.newest <= after:  # not before the gate was there to be opened
+            if (
+                self._writer.newest <= after and self._writer.failure is None
+            ):  # not before there was a gate to be opened
                 await gate.event.wait()
         return self._writer.newest
+
+    async def damage(self) -> None:
+        """Wait until the writer meets damage, and raise it. Nobody who waits here is woken by a commit."""
+        loop = running_loop()
+        with self._lock:
+            gate = self._alarm.setdefault(loop, Gate(loop))
+        if self._writer.failure is None:
+            await gate.event.wait()
+        if self._writer.failure is not None:
+            raise self._writer.failure
 
     def newest(self) -> int:
         """The lsn of the newest record; 0 before the first."""
@@ -350,11 +366,15 @@ class Journal:
         return [Receipt(arrival=arrival, node=node, epoch=epoch, lsn=lsn) for arrival, lsn in submission.kept]
 
     def _announce(self) -> None:
-        """Called by the writer after each commit."""
+        """Called by the writer after each commit, and when it has met damage."""
         if self._tail:
             with self._lock:
                 tail, self._tail = self._tail, {}
             open_gates(tail.values())
+        if self._writer.failure is not None:
+            with self._lock:
+                alarm, self._alarm = self._alarm, {}
+            open_gates(alarm.values())
 
     @contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:

@@ -112,6 +112,8 @@ class Writer:
             if self._clock.monotonic() - swept_at >= limits.JOURNAL_SWEEP_SECONDS:
                 self._do(self._housekeeping())
                 swept_at = self._clock.monotonic()
+            if self.failure is not None:
+                self._committed()  # whoever waits for the next record waits in vain
 
     def _do(self, job: Job) -> None:
         try:

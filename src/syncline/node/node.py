@@ -117,6 +117,7 @@ class Node:
 
     async def start(self, tasks: TaskGroup) -> None:
         """Start sealing and the protocols; returns when every protocol says it can be used."""
+        tasks.start_soon(self.journal.damage)  # a node that can keep nothing any more must not look as if it ran
         tasks.start_soon(self.drainer.run)
         await tasks.start(self.networks.run)
         for name, service in self.services.items():
