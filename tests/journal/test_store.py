@@ -20,6 +20,8 @@ from syncline.formats.records import to_arrow
 from syncline.journal import Journal
 from syncline.journal.backup import backup
 from syncline.journal.database import connect
+from syncline.journal.mark import read_mark
+from syncline.journal.submissions import Job
 from tests.journal.conftest import NOW, HandClock, arrival, execute
 
 pytestmark = pytest.mark.anyio
@@ -360,6 +362,16 @@ def test_a_note_that_cannot_be_written_stops_nobody(journal: Journal, monkeypatc
     monkeypatch.undo()
     assert journal.append_sync([arrival(b"b")])[0].lsn == 2
     assert journal.statistics()["failed_notes"] == 1
+
+
+def test_an_answer_that_fails_before_the_first_record_leaves_the_next_append_its_turn(journal: Journal) -> None:
+    """Whatever happens to one group, the thread that writes goes on, and counts from what is stored."""
+    for state in ([], [StateChange(space="s", key=b"k", value=b"v")]):
+        with pytest.raises(ZeroDivisionError):
+            journal._writer.call(Job(lambda connection: 1 / 0))
+        assert journal.append_sync([], state) == []
+    assert journal.append_sync([arrival(b"a")])[0].lsn == 1
+    assert read_mark(journal.path) == (journal.epoch, 1, journal._writer._quiet)
 
 
 def test_a_journal_killed_while_it_was_made_gets_its_log_all_the_same(open_journal: Callable[..., Journal]) -> None:

@@ -137,14 +137,13 @@ class Writer:
             with failures(self._path):
                 now = self._clock.now()
                 group = self._commit_plain(submissions, now) or self._commit(submissions, now)
+            self._accept(group)
+            self.largest_group = max(self.largest_group, len(submissions))
+            self.raw_bytes += sum([submission.size for submission in submissions])
         except BaseException as error:  # every caller must get an answer
             self._undo(error)
             for submission in submissions:
                 submission.error = submission.error or error
-        else:
-            self._accept(group)
-            self.largest_group = max(self.largest_group, len(submissions))
-            self.raw_bytes += sum([submission.size for submission in submissions])
         crash_point("journal.after-commit")
         answer(submissions)
         self._committed()
@@ -260,7 +259,9 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             self._refusals.reload(connection)
-            newest, quiet = connection.execute("SELECT coalesce(max(lsn), 0), quiet FROM records, head").get
+            newest, quiet = connection.execute(
+                "SELECT (SELECT coalesce(max(lsn), 0) FROM records), quiet FROM head"
+            ).get
             if newest > self.newest:
                 self._index.load(connection, self.newest)
             self.newest, self._quiet = max(newest, self.newest), quiet
