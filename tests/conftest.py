@@ -38,7 +38,17 @@ def vectors() -> Callable[[str], list[dict[str, Any]]]:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """With CI=true a skip is a failure: nothing may hide."""
     outcome = yield
-    report = outcome.get_result()
+    _fail_if_skipped(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Any:
+    """The same for a whole file."""
+    outcome = yield
+    _fail_if_skipped(outcome.get_result())
+
+
+def _fail_if_skipped(report: Any) -> None:
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
         report.outcome = "failed"
         report.longrepr = f"skipped with CI=true: {report.longrepr}"

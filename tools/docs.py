@@ -62,7 +62,7 @@ def commands_page() -> str:
         NOTE,
         "# Commands",
         "",
-        "Every command takes `--help`; most take `--json`.",
+        "Every command takes `--help` and `--json`. Errors are one line on stderr that says what to do.",
         "Exit codes: 0 ok, 1 failed, 2 usage, 3 not reachable, 4 corrupt data.",
     ]
     for path, command in _commands(typer.main.get_command(app), "syncline"):

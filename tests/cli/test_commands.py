@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from syncline.core.keys import NodeKey
-from tests.cli.conftest import Run, up
+from tests.cli.conftest import Run, free_ports, up
 
 HEAVY = ("pyspark", "libp2p", "pyarrow", "trio", "anyio", "httpx", "duckdb", "deltalake", "nacl", "structlog", "apsw")
 
@@ -85,6 +85,13 @@ def test_config_shows_value_and_origin(run: Run) -> None:
         (["up"], 2, "run `syncline init`"),
         (["tail", "--node", "http://127.0.0.1:9"], 3, "no node answers"),
         (["keys", "show"], 2, "there is no key file"),
+        (["keys", "new", "/dev/null/x"], 1, "[/dev/null"),
+        (["journal", "export", "out.csv", "--format", "csv"], 2, "there is no journal"),
+        (["journal", "export", "out", "--format", "xml"], 2, "use one of parquet"),
+        (["tial"], 2, "Did you mean 'tail'?; see `syncline --help`"),
+        (["tail", "--reson", "x"], 2, "see `syncline tail --help`"),
+        (["tail", "-n", "many"], 2, "'--number'"),
+        (["journal", "backup"], 2, "Missing argument 'file'"),
     ],
 )
 def test_an_error_is_one_line_with_what_to_do_and_its_exit_code(
@@ -94,6 +101,29 @@ def test_an_error_is_one_line_with_what_to_do_and_its_exit_code(
     assert (result.returncode, result.stdout) == (code, "")
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_failed_export_leaves_no_file_and_never_overwrites_one(run: Run, tmp_path: Path) -> None:
+    run("init")
+    assert run("journal", "export", "out.csv", "--format", "csv").returncode == 2
+    assert not (tmp_path / "out.csv").exists()
+    with up(tmp_path):
+        pass
+    (tmp_path / "kept").write_text("mine")
+    refused = run("journal", "export", "kept")
+    assert (refused.returncode, (tmp_path / "kept").read_text()) == (2, "mine")
+    assert refused.stderr == "error: a file of this name is already there [kept]; name a new one\n"
+
+
+def test_a_port_that_a_protocol_cannot_have_is_told_in_one_line(run: Run) -> None:
+    run("init")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"/ip4/127.0.0.1/tcp/{taken.getsockname()[1]}"
+        flags = [*free_ports(), "--set", "api.port=0", "--set", f"libp2p.listen={address}"]
+        result = run(*flags, "up", "--json")
+    told = [line for line in result.stderr.splitlines() if not line.startswith("{")]  # beside the log
+    assert (result.returncode, result.stdout) == (2, "")
+    assert told == [f"error: cannot listen on {address}: Address already in use; choose another libp2p.listen"]
 
 
 def test_a_node_runs_answers_and_stops_in_order(run: Run, tmp_path: Path) -> None:
@@ -122,9 +152,14 @@ def test_doctor_finds_nothing_wrong_with_a_fresh_node(run: Run) -> None:
     run("init")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    result = run("--set", f"api.port={port}", "doctor", "--json")
-    assert {name: each["level"] for name, each in findings(result).items() if each["level"] == "fail"} == {}
+    result = run(*free_ports(), "--set", f"api.port={port}", "doctor", "--json")
+    found = findings(result)
+    assert {name for name, each in found.items() if each["level"] != "ok"} <= {"clock", "disk"}  # a busy disk is slow
+    assert found["port"]["detail"] == f"free: api.port {port}"
+    assert found["clock"]["detail"] == "compared with nobody's"
+    assert "syncline doctor --clock" in found["clock"]["fix"]
     assert result.returncode == 0
+    assert all(each["fix"] for each in found.values() if each["level"] != "ok")
 
 
 def test_doctor_names_a_taken_port_and_a_readable_key_with_their_cure(run: Run, tmp_path: Path) -> None:
@@ -138,6 +173,15 @@ def test_doctor_names_a_taken_port_and_a_readable_key_with_their_cure(run: Run, 
     assert found["key"]["fix"] == f"run `chmod 600 {tmp_path / 'node.key'}`"
     assert found["port"]["level"] == "fail"
     assert "api.port=0" in found["port"]["fix"]
+
+
+def test_doctor_knows_its_own_running_node(run: Run, tmp_path: Path) -> None:
+    run("init")
+    with up(tmp_path, "--set", "api.token=hush") as ready:
+        port = ready["url"].rpartition(":")[2]
+        result = run("--set", f"api.port={port}", "doctor", "--json", SYNCLINE_API_TOKEN="hush")
+    assert findings(result)["port"]["detail"] == f"this node is running at 127.0.0.1:{port}"
+    assert result.returncode == 0
 
 
 class OldDate(BaseHTTPRequestHandler):

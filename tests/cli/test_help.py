@@ -31,6 +31,11 @@ def test_a_command_shows_an_example_that_it_would_understand(path: str, command:
         check(call)
 
 
+@pytest.mark.parametrize(("path", "command"), LEAVES[1:], ids=[path for path, _ in LEAVES[1:]])
+def test_a_command_prints_json_when_asked(path: str, command: Any) -> None:
+    assert [option for parameter in command.params for option in parameter.opts if option == "--json"] == ["--json"]
+
+
 def calls(example: str) -> list[list[str]]:
     """The arguments of each `syncline …` in a line of shell."""
     words, found = shlex.split(example), []

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.conftest import Run, up
+from tests.cli.conftest import PROGRAM, Run, environment, free_ports, up
 
 
 @pytest.fixture
@@ -80,3 +81,30 @@ def test_doctor_names_a_java_that_cannot_run_spark(run: Run, home: Path) -> None
     [finding] = [each for each in read(result)["findings"] if each["check"] == "java"]
     assert (finding["level"], "JAVA_HOME" in finding["detail"]) == ("warn", True)
     assert finding["fix"] == "point JAVA_HOME at Java 17 or newer, or unset it"
+
+
+def test_an_older_copy_put_back_ends_the_node_with_4_before_a_number_is_used_twice(run: Run, home: Path) -> None:
+    """Its next records would bear numbers that sealed segments already hold."""
+    journal = home / "data" / "journal.db"
+    older = journal.read_bytes()
+    with up(home) as ready:
+        assert run("pub", "sdsp", "o.json", "--uid", "other", "--node", ready["url"]).returncode == 0
+    journal.with_name("journal.db-mark").unlink()
+    journal.write_bytes(older)
+    flags = [*free_ports(), "--set", "api.port=0", "--set", "segments.seconds=0.1"]
+    process = subprocess.Popen(
+        [*PROGRAM, *flags, "up", "--json"],
+        cwd=home,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    ready = json.loads(process.stdout.readline())
+    run("pub", "sdsp", "o.json", "--uid", "third", "--node", ready["url"])
+    _, told = process.communicate(timeout=30)
+    last = told.splitlines()[-1]
+    assert process.returncode == 4
+    assert last.startswith("error: a visible segment does not agree with the journal")
+    assert "run `syncline journal recover`" in last

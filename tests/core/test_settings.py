@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import pytest
 
 from syncline.core.errors import SettingsError
-from syncline.core.settings import CORE_SECTIONS, describe, load, variable_of
+from syncline.core.settings import CORE_SECTIONS, RESERVED_VARIABLES, describe, load, variable_of
+from syncline.node.plugins import protocol_sections
 
 
 def write(folder: Path, text: str) -> Path:
@@ -50,6 +51,48 @@ def test_a_mistake_in_the_file_is_named_with_the_nearest_name(tmp_path: Path, te
     with pytest.raises(SettingsError) as error:
         load(file=write(tmp_path, text), environment={})
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "flags", "place"),
+    [
+        ('[api]\nport = "x"\n', {}, {}, "syncline.toml"),
+        ("[api]\nport = 1\n", {"SYNCLINE_API_PORT": "x"}, {}, "SYNCLINE_API_PORT"),
+        ("[api]\nport = 1\n", {"SYNCLINE_API_PORT": "2"}, {"api.port": "x"}, "--set api.port"),
+    ],
+)
+def test_a_wrong_value_is_told_with_where_it_is_written(
+    tmp_path: Path, text: str, variables: dict[str, str], flags: dict[str, str], place: str
+) -> None:
+    with pytest.raises(SettingsError, match=r"Expected `int`, got `str` - at `api\.port`") as error:
+        load(file=write(tmp_path, text), environment=variables, flags=flags)
+    assert error.value.about.endswith(place)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1"])
+def test_a_span_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(SettingsError, match=r"journal\.retention_hours"):
+        load(environment={"SYNCLINE_JOURNAL_RETENTION_HOURS": value})
+
+
+def test_settings_of_a_protocol_that_cannot_be_loaded_are_not_called_unknown(tmp_path: Path) -> None:
+    absent = {"frog": "ModuleNotFoundError: No module named 'pond'"}
+    file = write(tmp_path, "[frog]\ncroaks = 5\n")
+    calls: list[dict[str, Any]] = [
+        {"file": file, "environment": {}},
+        {"environment": {"SYNCLINE_FROG_CROAKS": "1"}},
+        {"environment": {}, "flags": {"frog.croaks": "1"}},
+    ]
+    for call in calls:
+        with pytest.raises(SettingsError, match=r"of section \[frog\] cannot be loaded: .*'pond'") as error:
+            load(**call, absent=absent)
+        assert error.value.hint == "see `syncline plugins`"
+
+
+def test_no_two_settings_share_a_variable() -> None:
+    names = [each.variable for each in describe({**CORE_SECTIONS, **protocol_sections()})]
+    assert sorted(names) == sorted(set(names))
+    assert RESERVED_VARIABLES.isdisjoint(names)
 
 
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:

@@ -149,6 +149,31 @@ def test_numbers_that_cannot_be_are_refused_or_find_nothing(journal: Journal) ->
             journal.read(bad)
 
 
+@pytest.mark.parametrize("waiting", [True, False])
+@pytest.mark.parametrize(
+    "query", [{}, {"topic": "news"}, {"publisher": "p"}, {"topic": "news", "seq_from": 0}, {"protocol": "echo"}]
+)
+def test_a_page_ends_with_its_bytes_and_reading_on_finds_the_rest(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, query: dict[str, Any], waiting: bool
+) -> None:
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_PAGE_RAW", 1_000)
+    if not waiting:
+        monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 4)
+    sizes = [1, 5_000, 400, 400, 400, 400, 0, 999, 1, 1]
+    for n, size in enumerate(sizes):
+        journal.append_sync([arrival(b"%d" % n, raw=bytes(size), publisher="p", seq=n)])
+    after, pages = 0, []
+    while after < journal.newest():
+        found, after = journal.page(RecordQuery(after=after, limit=5, **query))
+        pages.append([record.lsn for record in found])
+    assert pages == [[1, 2], [3, 4, 5], [6, 7, 8], [9, 10]]
+    exported = [batch.num_rows for batch in journal.batches(RecordQuery(**query), rows=5)]
+    with reading(journal.path) as look:
+        read = [len(rows) for rows in look.pages(RecordQuery(**query), rows=5)]
+    assert exported == read == [2, 3, 3, 2]
+    assert len(journal.read(RecordQuery(**query))) == 10  # a plain read has no such bound
+
+
 def test_one_read_returns_a_bounded_number_of_records(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syncline.core.limits.JOURNAL_READ_MAX", 5)
     journal.append_sync([arrival(b"%d" % n) for n in range(9)])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,29 @@ def test_segments_beyond_the_journal_are_an_error_not_a_new_start(
         Drainer(journal, target, SETTINGS).drain()
     assert "older copy" in error.value.hint
     assert (target.folder / other.path).exists()
+
+
+def test_an_older_journal_put_back_does_not_take_its_new_records_for_sealed_ones(
+    open_journal: Callable[..., Journal], target: LocalTarget, tmp_path: Path
+) -> None:
+    """The same numbers, as many records, the same day: only what they hold tells that they are others."""
+    journal = open_journal()
+    journal.append_sync([arrival(b"first")])
+    Drainer(journal, target, SegmentSettings()).drain()
+    journal.close()
+    older = journal.path.read_bytes()
+    journal = open_journal()
+    journal.append_sync([arrival(b"second")])
+    Drainer(journal, target, SegmentSettings()).drain()
+    journal.close()
+    journal.path.write_bytes(older)
+    journal.path.with_name("journal.db-mark").unlink()
+    again = open_journal()
+    again.append_sync([arrival(b"another")])
+    with pytest.raises(CorruptionError, match="does not agree with the journal") as error:
+        Drainer(again, target, SegmentSettings()).drain()
+    assert "journal recover" in error.value.hint
+    assert again.sealed() == 1
 
 
 def test_a_visible_segment_is_never_overwritten(journal: Journal, target: LocalTarget) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from syncline.core.errors import ClosedError, ConflictError, CorruptionError, UnavailableError, UsageError
@@ -16,6 +18,10 @@ from syncline.core.record import SEQ_MAX, Direction
 from syncline.core.verdict import Outcome, Reason
 from syncline.formats.records import to_arrow
 from syncline.journal import Journal
+from syncline.journal.backup import backup
+from syncline.journal.database import connect
+from syncline.journal.mark import read_mark
+from syncline.journal.submissions import Job
 from tests.journal.conftest import NOW, HandClock, arrival, execute
 
 pytestmark = pytest.mark.anyio
@@ -320,6 +326,74 @@ def test_damage_met_while_writing_stops_the_intake_and_is_shown(journal: Journal
         journal.append_sync([arrival(b"2")])
     assert journal.statistics()["damaged"] == 1
     assert len(journal.read(RecordQuery())) == 1
+
+
+async def test_whoever_waits_for_the_next_record_hears_of_damage(journal: Journal) -> None:
+    journal.append_sync([arrival(b"1")], [StateChange(space="s", key=b"k", value=b"v")])
+    heard: list[str] = []
+
+    async def listen(wait: Callable[..., Any], *arguments: int) -> None:
+        with pytest.raises(CorruptionError) as error:
+            await wait(*arguments)
+        heard.append(error.value.message)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen, journal.wait, 1)
+            tasks.start_soon(listen, journal.damage)
+            await anyio.wait_all_tasks_blocked()
+            await anyio.to_thread.run_sync(execute, journal, "UPDATE state SET value = x'00'")
+            assert heard == []  # nobody has met it yet
+            with pytest.raises(CorruptionError):
+                await journal.append([], [StateChange(space="s", key=b"k", value=b"w", expect=b"v")])
+        await listen(journal.damage)
+    assert len(heard) == 3
+    assert len(set(heard)) == 1
+
+
+def test_a_note_that_cannot_be_written_stops_nobody(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group is on disk by then, and whoever waits for it must hear so."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(journal._mark, "write", fail)
+    assert journal.append_sync([arrival(b"a")])[0].lsn == 1
+    monkeypatch.undo()
+    assert journal.append_sync([arrival(b"b")])[0].lsn == 2
+    assert journal.statistics()["failed_notes"] == 1
+
+
+def test_an_answer_that_fails_before_the_first_record_leaves_the_next_append_its_turn(journal: Journal) -> None:
+    """Whatever happens to one group, the thread that writes goes on, and counts from what is stored."""
+    for state in ([], [StateChange(space="s", key=b"k", value=b"v")]):
+        with pytest.raises(ZeroDivisionError):
+            journal._writer.call(Job(lambda connection: 1 / 0))
+        assert journal.append_sync([], state) == []
+    assert journal.append_sync([arrival(b"a")])[0].lsn == 1
+    assert read_mark(journal.path) == (journal.epoch, 1, journal._writer._quiet)
+
+
+def test_a_journal_killed_while_it_was_made_gets_its_log_all_the_same(open_journal: Callable[..., Journal]) -> None:
+    """Between the first commit and the change to a log lies an fsync, and there a kill may come."""
+    journal = open_journal()
+    journal.close()
+    bare = connect(journal.path, write=True)
+    bare.pragma("journal_mode", "delete")
+    bare.close()
+    again = open_journal()
+    assert again._connection.pragma("journal_mode") == "wal"
+    assert again.append_sync([arrival(b"a")])[0].lsn == 1
+
+
+def test_a_backup_is_not_taken_for_the_journal_itself(open_journal: Callable[..., Journal], tmp_path: Path) -> None:
+    journal = open_journal()
+    journal.append_sync([arrival(b"a")])
+    (tmp_path / "copy").mkdir()
+    backup(journal.path, tmp_path / "copy" / "journal.db")
+    with pytest.raises(UsageError, match="this is a backup") as error:
+        open_journal(path=tmp_path / "copy" / "journal.db")
+    assert "syncline journal recover" in error.value.hint
 
 
 def test_every_commit_is_forced_to_disk(journal: Journal) -> None:

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,11 +22,13 @@ from syncline.journal import Drainer, Journal, LocalBlobs, LocalTarget
 from syncline.journal.backup import backup
 from syncline.journal.export import export
 from syncline.journal.inspect import Count, inspect
+from syncline.journal.reading import Reading, reading
 from syncline.journal.recover import export_salvage, recover
+from syncline.journal.rows import row_of
 from syncline.journal.salvage import salvage
-from syncline.journal.terms import FOREVER
-from syncline.journal.verify import verify
-from tests.journal.conftest import HandClock, arrival, execute
+from syncline.journal.terms import FOREVER, Lexicon
+from syncline.journal.verify import _Work, verify
+from tests.journal.conftest import NOW, HandClock, arrival, execute
 
 Open = Callable[..., Journal]
 PAGE = 4096
@@ -58,6 +63,32 @@ def test_an_inspection_counts_by_protocol_verdict_and_reason(open_journal: Open,
     ]
     assert found.states == {"s": 1}
     assert (found.node, found.epoch) == ("node", journal.epoch)
+
+
+def test_verification_sees_one_moment_though_others_write(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """States that expire are counted by two ways, and one more is committed before each count."""
+    filled(journal)
+    count, numbers = Reading.one, itertools.count()
+
+    def one(self: Reading, *arguments: Any) -> Any:
+        key = b"%d" % next(numbers)
+        journal.append_sync([], [StateChange(space="e", key=key, value=b"v", expires_at=NOW + 10**12)])
+        return count(self, *arguments)
+
+    monkeypatch.setattr(Reading, "one", one)
+    assert verify(journal.path).problems == []
+    assert len(journal.scan_state("e")) >= 3
+
+
+def test_a_record_that_retention_took_meanwhile_is_not_missed(journal: Journal) -> None:
+    filled(journal)
+    work = _Work(lambda what, done, of: None)
+    with reading(journal.path) as look:
+        [rows] = look.pages(RecordQuery(limit=1_000))
+        look.about = look.about._replace(indexed=60)  # whose terms are not in the table: as if removed with their rows
+        execute(journal, "DELETE FROM records WHERE lsn < 60")
+        work._check_terms(look, Lexicon(look.about.key), rows)
+    assert [problem.what for problem in work.problems] == ["record 60 is not found by all of its terms"]
 
 
 def test_a_sound_journal_verifies_while_it_is_in_use(journal: Journal, target: LocalTarget) -> None:
@@ -168,6 +199,31 @@ def test_salvage_finds_every_record_without_sqlite(open_journal: Open) -> None:
     assert in_file[1][-1] == bytes(9_000)
 
 
+def test_salvage_takes_what_was_committed_before_what_a_failed_commit_left_behind(open_journal: Open) -> None:
+    """The log of an earlier round holds a row 60 that was never committed; the database holds the one that was."""
+    journal = filled(open_journal(), large=0)
+    left_behind = journal.path.with_name("journal.db-wal").read_bytes()
+    journal.close()
+    committed = {row[0]: row for row in salvage(journal.path)}
+    stale = bytearray(left_behind)
+    wrong = msgspec.structs.replace(arrival(b"59", raw=bytes([59]) * 200, key="k3"), raw=bytes([7]) * 200)
+    right_crc, wrong_crc = (row_of(a)[-2] + 60 for a in (arrival(b"59", raw=bytes([59]) * 200, key="k3"), wrong))
+    assert stale.count(bytes([59]) * 200) == 1
+    stale = stale.replace(bytes([59]) * 200, bytes([7]) * 200)
+    for width in (4, 6):  # as SQLite stores it
+        if right_crc < 1 << 8 * width - 1:
+            assert wrong_crc < 1 << 8 * width - 1
+            assert stale.count(right_crc.to_bytes(width, "big")) == 1
+            stale = stale.replace(right_crc.to_bytes(width, "big"), wrong_crc.to_bytes(width, "big"))
+            break
+    stale[16:24] = bytes(8)  # the header of a later round
+    journal.path.with_name("journal.db-wal").write_bytes(stale)
+    found = {row[0]: row for row in salvage(journal.path)}
+    assert found == committed
+    journal.path.write_bytes(b"")  # without the database it is all there is, and shows that the row was intact
+    assert {row[0]: row for row in salvage(journal.path)}[60][-1] == bytes([7]) * 200
+
+
 def test_salvage_skips_only_what_a_damaged_page_held(open_journal: Open) -> None:
     journal = filled(open_journal(), large=0)
     journal.close()
@@ -266,8 +322,12 @@ def test_a_vanished_database_is_a_loss_not_a_fresh_start(open_journal: Open) -> 
     journal = filled(open_journal())
     journal.close()
     journal.path.unlink()
-    with pytest.raises(CorruptionError, match="is gone, but had come to record 60"):
-        open_journal()
+    for look in (open_journal, lambda: inspect(journal.path)):
+        with pytest.raises(CorruptionError, match="is gone, but had come to record 60"):
+            look()
+    assert [problem.what for problem in verify(journal.path).problems] == [
+        "the journal is gone, but had come to record 60"
+    ]
 
 
 def test_two_pages_in_each_others_place_are_named_and_verification_comes_to_an_end(

@@ -11,11 +11,15 @@ import pytest
 
 from syncline.core.errors import UsageError
 from syncline.core.limits import API_BODY_BYTES
+from syncline.core.ports import Ground, Service
 from syncline.core.record import Incoming
 from syncline.core.verdict import Reason
 from syncline.formats.records import from_arrow
+from syncline.networks.memory import MemoryNetwork
 from syncline.node import api, serve
 from syncline.node.node import Node, running
+from syncline.testing.chirp import Chirp
+from syncline.testing.clock import FakeClock
 from tests.node.conftest import MakeSettings
 
 ARROW = {"accept": api.ARROW}
@@ -118,6 +122,26 @@ async def test_publishing_twice_with_one_key_publishes_once(make_settings: MakeS
     assert newest == 2
 
 
+async def test_a_refused_message_is_refused_again_when_its_request_is_repeated(
+    make_settings: MakeSettings, parts: dict[str, Any]
+) -> None:
+    """Its record and the key are on disk by then, but it was not published, and no repeat may say so."""
+    async with served(make_settings(), parts) as (node, client):
+        sent: dict[str, Any] = {"json": {"text": "x" * 300}, "headers": {"idempotency-key": "k"}}
+        first = await client.post("/api/v1/publish/chirp", **sent)
+        again = await client.post("/api/v1/publish/chirp", **sent)
+        no_text = [
+            await client.post("/api/v1/publish/chirp", json=body, headers={"idempotency-key": "k2"})
+            for body in ({}, {"text": "said at last"})
+        ]
+        newest = node.journal.newest()
+    assert (first.status_code, again.status_code) == (403, 403)
+    assert again.json() == first.json()
+    assert again.json()["error"]["reason"] == "invalid_field"
+    assert [answer.status_code for answer in no_text] == [400, 200]  # what never came to a record may be mended
+    assert newest == 2
+
+
 async def test_two_requests_with_one_key_at_once_publish_once(
     make_settings: MakeSettings, parts: dict[str, Any]
 ) -> None:
@@ -182,6 +206,11 @@ async def test_metrics_count_verdicts_by_reason(make_settings: MakeSettings, par
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": "http://localhost:1"}, 403),
+        ({"origin": "http://["}, 403),
+        ({"origin": "http://"}, 403),
+        ({"origin": ""}, 403),
+        ({"host": "[", "origin": "http://["}, 421),
+        ({"host": "named.example"}, 200),
         ({"host": "localhost"}, 200),
         ({"host": "[::1]:7070"}, 200),
         ({"host": "node.example", "origin": "https://app.example"}, 200),
@@ -190,7 +219,11 @@ async def test_metrics_count_verdicts_by_reason(make_settings: MakeSettings, par
 async def test_host_and_origin_are_checked(
     make_settings: MakeSettings, parts: dict[str, Any], headers: dict[str, str], status: int
 ) -> None:
-    flags = {"api.hosts": ["node.example"], "api.origins": ["https://app.example"]}
+    flags = {
+        "api.hosts": ["node.example"],
+        "api.origins": ["https://app.example"],
+        "node.public_url": "https://named.example/below",
+    }
     async with served(make_settings(**flags), parts) as (_, client):
         assert (await client.get("/api/v1/status", headers=headers)).status_code == status
 
@@ -230,6 +263,51 @@ async def test_a_body_over_the_limit_is_refused_declared_or_not(
         with anyio.fail_after(5):
             answer = await stream.receive()
     assert answer.startswith(b"HTTP/1.1 413")
+
+
+async def test_more_requests_than_can_be_answered_at_once_are_told_to_come_again(
+    make_settings: MakeSettings, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.node.guard.API_REQUESTS", 2)
+
+    async def hold(client: httpx.AsyncClient) -> None:
+        while (await client.get("/api/v1/records", params={"wait": 30})).status_code == 503:
+            await anyio.sleep(0.01)
+
+    async with served(make_settings(), parts) as (node, client), anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(hold, client)
+        with anyio.fail_after(5):
+            while (refused := await client.get("/api/v1/status")).status_code == 200:
+                await anyio.sleep(0.01)
+        await node.service("chirp").publish({"text": "now both are answered"})
+        with anyio.fail_after(5):
+            while (answered := await client.get("/api/v1/status")).status_code == 503:
+                await anyio.sleep(0.01)
+    assert (refused.status_code, answered.status_code) == (503, 200)
+
+
+async def test_a_page_of_large_records_ends_early_and_says_where(
+    make_settings: MakeSettings, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_PAGE_RAW", 1)
+    async with served(make_settings(), parts) as (node, client):
+        for number in range(3):
+            await node.service("chirp").publish({"text": str(number)})
+        pages = [await client.get("/api/v1/records", params={"after": after}) for after in (0, 1, 2, 3)]
+    assert [page.text.count("\n") for page in pages] == [1, 1, 1, 0]
+    assert [page.headers["syncline-next"] for page in pages] == ["1", "2", "3", "3"]
+
+
+def test_a_node_that_cannot_be_made_lets_go_of_its_journal(make_settings: MakeSettings, clock: FakeClock) -> None:
+    class Broken(Chirp):
+        def service(self, ground: Ground) -> Service:
+            raise UsageError("it cannot be")
+
+    settings = make_settings()
+    for _ in range(2):  # the second finds no lock
+        with pytest.raises(UsageError, match="it cannot be"):
+            Node(settings, clock=clock, plugins={"chirp": Broken(MemoryNetwork())})
 
 
 def test_listening_beyond_loopback_needs_a_token(make_settings: MakeSettings) -> None:

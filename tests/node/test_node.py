@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
+import apsw
 import pyarrow.parquet as pq
 import pytest
 
-from syncline.core.errors import ClosedError, ConflictError, UsageError
+from syncline.cli.problems import told
+from syncline.core.errors import ClosedError, ConflictError, CorruptionError, UsageError
 from syncline.core.keys import NodeKey
 from syncline.core.ports import RecordQuery, StateChange
 from syncline.core.record import Arrival, Direction, Incoming, Record
 from syncline.core.verdict import Outcome, Reason
+from syncline.journal.submissions import Job
 from syncline.networks.memory import MemoryNetwork, Weather
 from syncline.node.judge import Judges
 from syncline.node.node import Node, running
@@ -91,6 +95,27 @@ async def test_a_forged_copy_that_comes_first_does_not_keep_the_honest_message_o
         second = await node.receiver.receive([chirp(honest, clock)])
     assert (first[0].arrival.id, first[0].arrival.verdict) == (second[0].arrival.id, Outcome.REJECT)
     assert second[0].accepted
+
+
+def meet_damage(connection: apsw.Connection) -> None:
+    raise apsw.CorruptError("a page is not what it was")
+
+
+async def test_damage_to_the_journal_ends_the_node(make_settings: MakeSettings, parts: dict[str, Any]) -> None:
+    """A node that can keep nothing any more must not look as if it ran."""
+
+    async def run() -> None:
+        async with running(make_settings(), **parts) as node:
+            await node.service("chirp").publish({"text": "kept"})
+            with pytest.raises(CorruptionError, match="a page is not what it was"):
+                await anyio.to_thread.run_sync(node.journal._writer.call, Job(meet_damage))
+            await anyio.sleep_forever()
+
+    with anyio.fail_after(10), pytest.raises((CorruptionError, ExceptionGroup)) as error:
+        await run()
+    found = told(error.value)
+    assert isinstance(found, CorruptionError)
+    assert found.exit_code == 4
 
 
 async def test_a_judge_that_raises_blames_nobody_and_keeps_the_bytes(

@@ -10,6 +10,7 @@ from syncline.cli import output
 from syncline.cli.common import JsonFlag, invocation
 
 if TYPE_CHECKING:
+    from syncline.core.settings import Settings
     from syncline.node.health import Finding
 
 FIX = "point JAVA_HOME at Java 17 or newer, or unset it"
@@ -22,7 +23,7 @@ def run(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Check key, port, token, disk, clock, journal, plug-ins and Java. Exits 1 when something must be mended.
+    """Check key, ports, token, disk, clock, journal, plug-ins and Java. Exits 1 when something must be mended.
 
     Example: [bold]syncline doctor --clock http://127.0.0.1:7070/metrics[/bold]
     """
@@ -35,14 +36,14 @@ def run(
     settings = invocation(context).settings()
     findings = [
         health.check_key(settings.key_file),
-        health.check_port(settings.api),
+        *health.check_ports(settings, _spoken(settings)),
         health.check_token(settings.api),
         *health.check_disk(settings.data, settings.journal),
         *health.check_clock([*settings.node.clock_urls, *(clock or ())], SystemClock()),
-        health.check_journal(settings.journal_file),
+        health.check_journal(settings.journal_file, settings.key_file),
         _java(),
         *(
-            health.Finding("plug-in", "warn", f"{each.name}: {each.problem}", f"pip install 'syncline[{each.name}]'")
+            health.Finding("plug-in", "warn", f"{each.name}: {each.problem}", each.fix)
             for each in installed()
             if each.problem
         ),
@@ -55,6 +56,13 @@ def run(
         output.table(["", "check", "found", "fix"], rows)
     if any(each.level == "fail" for each in findings):
         raise typer.Exit(1)
+
+
+def _spoken(settings: Settings) -> list[str]:
+    """The protocols that a node with these settings speaks."""
+    from syncline.node.plugins import protocol_plugins
+
+    return sorted(protocol_plugins(settings.node.protocols))
 
 
 def _java() -> Finding:

@@ -12,6 +12,7 @@ import typer
 
 from syncline.cli import output
 from syncline.cli.common import JsonFlag, invocation
+from syncline.core.errors import UsageError
 
 if TYPE_CHECKING:
     from syncline.core.settings import Settings
@@ -103,11 +104,13 @@ def export(
     Example: [bold]syncline journal export records.parquet --format parquet --protocol sdsp[/bold]
     """
     from syncline.core.ports import RecordQuery
-    from syncline.journal.export import export
+    from syncline.journal.export import check_export, export
 
     query = RecordQuery(after=after, protocol=protocol, topic=topic, verdict=verdict, limit=2**62)
+    journal = _settings(context).journal_file
+    check_export(journal, format)  # before there is a file
     with output.progress("exporting") as progress, _opened(file) as out:
-        count = export(_settings(context).journal_file, query, out, format, progress)  # type: ignore[arg-type]
+        count = export(journal, query, out, format, progress)  # type: ignore[arg-type]
     if file != "-":
         found = {"file": file, "records": count}
         output.json_line(found) if json else output.facts(found)
@@ -190,5 +193,10 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
     if file == "-":
         yield sys.stdout.buffer
         return
-    with Path(file).open("xb") as out:
+    path = Path(file)
+    try:
+        out = path.open("xb")
+    except FileExistsError:
+        raise UsageError("a file of this name is already there", hint="name a new one", about=file) from None
+    with out:
         yield out

@@ -209,8 +209,11 @@ def cluster(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGUMENT]…", help="Passed on to Spark, e.g. --host, --port, --cores")
     ] = None,
+    json: JsonFlag = False,
 ) -> None:
     """Become the master or a worker of a Spark cluster, with the Spark and Java that pip installed.
+
+    With --json, which comes before the role, one line tells what is run.
 
     Example: [bold]syncline lake cluster worker spark://host:7077 --cores 2 --memory 2g[/bold]
     """
@@ -224,6 +227,8 @@ def cluster(
     if role not in CLASSES:
         raise UsageError(f"a cluster has a master and workers, no {role!r}")
     command, variables = daemon(role, arguments or [])
+    if json:
+        output.json_line({"role": role, "command": command})
     os.execve(command[0], command, {**os.environ, **variables})  # noqa: S606 - no shell is wanted
 
 

@@ -13,9 +13,8 @@ from typing import Annotated, Final
 
 import typer
 
-from syncline.cli import output
+from syncline.cli import output, problems
 from syncline.cli.common import Invocation
-from syncline.core.errors import SynclineError
 
 COMMANDS: Final = {
     "demo": "Run a node",
@@ -44,7 +43,7 @@ app = typer.Typer(
         "Lands decentralised pub/sub networks in Spark, with proof.\n\n"
         "Example: [bold]syncline init my-node && cd my-node && syncline up[/bold]"
     ),
-    epilog="A first look: [bold]syncline demo[/bold]. Every command has --help with an example, and most have --json.",
+    epilog="A first look: [bold]syncline demo[/bold]. Every command has --help with an example, and --json.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -92,15 +91,20 @@ _register()
 def main() -> None:
     """The entry point of the `syncline` program."""
     try:
-        app()
-    except SynclineError as error:
-        output.problem(error)
-        sys.exit(error.exit_code)
+        sys.exit(app(prog_name="syncline", standalone_mode=False))
     except KeyboardInterrupt:
         sys.exit(130)
+    except typer.Abort:
+        sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except Exception as error:
+        problem = problems.told(error)
+        if problem is None:
+            raise  # a fault of ours: the traceback is what a report of it needs
+        output.problem(problem)
+        sys.exit(problem.exit_code)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+def plain(text: Any) -> str:
+    """Text from messages for a terminal: what would move its cursor or change its title is shown, not obeyed."""
+    return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in str(text))
+
+
 def json_line(value: Any) -> None:
     """One JSON document on a line of its own."""
     sys.stdout.write(msgspec.json.encode(value, enc_hook=str).decode() + "\n")
@@ -63,7 +68,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str =
 
     drawn = Table(*columns, title=title or None, header_style="bold", box=None, pad_edge=False, title_justify="left")
     for row in rows:
-        drawn.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
+        drawn.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else plain(cell)) for cell in row))
     console().print(drawn)
 
 
@@ -71,7 +76,7 @@ def facts(pairs: Mapping[str, Any]) -> None:
     """Names and values, one a line."""
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
-        sys.stdout.write(f"{name:<{width}}  {'' if value is None else value}\n")
+        sys.stdout.write(f"{name:<{width}}  {'' if value is None else plain(value)}\n")
 
 
 def problem(error: SynclineError) -> None:
@@ -79,7 +84,7 @@ def problem(error: SynclineError) -> None:
     from rich.text import Text
 
     line = Text("error: ", style="bold red")
-    line.append(str(error), style="not bold default")
+    line.append(plain(" ".join(str(error).split("\n"))), style="not bold default")
     if error.hint:
-        line.append(f"; {error.hint}", style="not bold dim")
+        line.append(f"; {plain(error.hint)}", style="not bold dim")
     progress_console().print(line, soft_wrap=True)

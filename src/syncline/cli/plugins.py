@@ -19,7 +19,9 @@ def run(json: JsonFlag = False) -> None:
     if json:
         output.json_line(found)
     else:
-        rows = [(each.group, each.name, f"{each.package} {each.version}", each.problem or "ok") for each in found]
-        output.table(["group", "name", "package", "state"], rows)
+        rows = [
+            (each.group, each.name, f"{each.package} {each.version}", each.problem or "ok", each.fix) for each in found
+        ]
+        output.table(["group", "name", "package", "state", "fix"], rows)
     if any(each.problem for each in found):
         raise typer.Exit(1)

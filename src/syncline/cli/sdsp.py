@@ -110,7 +110,7 @@ def diff(
         output.json_line({"uid": uid, "old": before["serial"], "new": after["serial"], "changes": changes})
     else:
         for change in changes:
-            print(change if isinstance(change, str) else _patch_line(change))
+            print(output.plain(change if isinstance(change, str) else _patch_line(change)))
 
 
 @app.command()

@@ -138,6 +138,13 @@ class CorruptionError(SynclineError):
     exit_code = 4
 
 
+def shown(error: SynclineError) -> dict[str, Any]:
+    """The error as a node's answers describe it in JSON; `restored` reads it."""
+    reason = getattr(error, "reason", None)
+    body = {"type": type(error).__name__, "message": str(error), "hint": error.hint, "retry": error.retry}
+    return {**body, **({"reason": reason} if reason else {})}
+
+
 def restored(told: Any, otherwise: str) -> SynclineError:
     """The error that a node described as JSON in its answer; `otherwise` is what to say if it did not."""
     try:

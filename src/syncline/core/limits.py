@@ -32,6 +32,7 @@ JOURNAL_READER_CACHE_BYTES: Final = 8 * MIB
 JOURNAL_IDLE_READERS: Final = 8  # read-only connections kept open
 JOURNAL_BUSY_MS: Final = 10_000  # how long a reader waits for a lock, during recovery of the file
 JOURNAL_READ_MAX: Final = 100_000  # records one read returns, whatever its limit says
+JOURNAL_PAGE_RAW: Final = 16 * MIB  # raw bytes at which a page of records is full, and one record more at most
 JOURNAL_TERMS_WAITING: Final = 131_072  # terms of new records in memory, twice at most
 JOURNAL_TERMS_SLICE: Final = 2_048  # terms merged into their table with one commit, at least
 JOURNAL_SPAN_ENTRIES: Final = 8_192  # terms out of order that one read goes through; of more it takes ordered ones
@@ -69,7 +70,6 @@ QUERY_TEXT: Final = 100 * KIB  # characters of one SQL statement
 
 # the node
 DELIVERY_BATCH: Final = 1_000  # records a follower is handed at once
-STOP_SECONDS: Final = 10  # how long a node may take to stop its protocols
 
 # libp2p connections
 CONNECTIONS: Final = 128  # in all
@@ -130,8 +130,7 @@ SHREX_HEADERS_PER_ROUND: Final = 100  # headers fetched before others get a turn
 # HTTP
 API_PAGE_RECORDS: Final = 10_000
 API_BODY_BYTES: Final = 8 * MIB
-API_CONNECTIONS: Final = 256
-API_IDEMPOTENCY_KEYS: Final = 10_000
+API_REQUESTS: Final = 2_048  # being answered at once, followers of objects among them
 
 # fetching what a stranger's message points to
 FETCH_BYTES: Final = 64 * MIB  # after decompression
@@ -181,7 +180,6 @@ SDSP_PAGE_FRAMES: Final = 1_000  # frames in one answer
 SDSP_PAGE_BYTES: Final = 8 * MIB
 SDSP_INLINE_BYTES: Final = MIB  # objects kept elsewhere that history answers carry themselves
 SDSP_OBJECT_TTL: Final = 7 * DAY  # how long a stored object can be loaded
-SDSP_HISTORY_TTL: Final = DAY
 
 # FlatBuffers
 FLATBUFFERS_DEPTH_MAX: Final = 32  # tables inside tables

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,8 +27,11 @@ RESERVED_VARIABLES: Final = frozenset(
         "SYNCLINE_CONFIG",  # names the settings file; read by the command line
         "SYNCLINE_CRASH_AT",  # arms a crash point in tests; read by core/crash.py
         "SYNCLINE_LONG",  # asks the fault campaigns for their full figures; read by tests
+        "SYNCLINE_FIGURES",  # names the file they write their figures to; read by tests
     }
 )
+
+_LIST: Final = "`syncline config` lists all settings"
 
 Origin = Literal["default", "file", "environment", "flag"]
 Bytes = Annotated[int, Meta(ge=0)]
@@ -59,7 +63,10 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     port: Annotated[int, Meta(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = 7070
     token: Annotated[str, Meta(description="bearer token that every request must carry; secret")] = ""
     hosts: Annotated[
-        list[str], Meta(description="further Host names to answer to, beside loopback and the address listened on")
+        list[str],
+        Meta(
+            description="further Host names to answer to, beside loopback, the address listened on and node.public_url"
+        ),
     ] = []
     origins: Annotated[list[str], Meta(description="web origins, beside our own page, that may call the API")] = []
 
@@ -68,7 +75,8 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """The durable journal."""
 
     retention_hours: Annotated[
-        float, Meta(gt=0, description="how long sealed records stay in the journal after they were received")
+        float,
+        Meta(gt=0, le=1_000_000, description="how long sealed records stay in the journal after they were received"),
     ] = 168.0
     refused_per_peer_hour: Annotated[
         int,
@@ -267,12 +275,13 @@ def load(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
     sections: Mapping[str, type[msgspec.Struct]] | None = None,
+    absent: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read settings from `file` (or defaults, if None), the environment and flags (`{"api.port": 0}`).
 
-    `sections` are those of protocol plug-ins, beside the core ones.
+    `sections` are those of protocol plug-ins, beside the core ones; `absent` says why others cannot be loaded.
     """
-    known = {**CORE_SECTIONS, **(sections or {})}
+    known = _Known({**CORE_SECTIONS, **(sections or {})}, absent or {})
     values: dict[str, dict[str, Any]] = {name: {} for name in known}
     origins: dict[str, Origin] = {}
     for name, value in _from_file(file, known):
@@ -280,9 +289,9 @@ def load(
     for name, text in _from_environment(os.environ if environment is None else environment, known):
         _put(values, origins, name, _parse(name, text, known), "environment")
     for name, value in (flags or {}).items():
-        _check_name(name, known)
+        known.check(name, about=f"--set {name}")
         _put(values, origins, name, _parse(name, value, known) if isinstance(value, str) else value, "flag")
-    built = {name: _build(name, kind, values[name], origins) for name, kind in known.items()}
+    built = {name: _build(name, kind, values[name], origins, file) for name, kind in known.items()}
     return Settings(built, origins, file.resolve().parent if file else Path.cwd())
 
 
@@ -302,7 +311,37 @@ def variable_of(name: str) -> str:
     return ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
 
 
-def _from_file(file: Path | None, known: Mapping[str, type[msgspec.Struct]]) -> Iterator[tuple[str, Any]]:
+class _Known(dict[str, type[msgspec.Struct]]):
+    """The sections there are, by name, and why others are not (`absent`)."""
+
+    def __init__(self, sections: Mapping[str, type[msgspec.Struct]], absent: Mapping[str, str]) -> None:
+        super().__init__(sections)
+        self._absent = absent
+
+    def check(self, name: str, about: str) -> None:
+        """Raise SettingsError unless there is a setting of this name."""
+        names = [f"{section}.{field}" for section, kind in self.items() for field in kind.__struct_fields__]
+        if name not in names:
+            self.check_section(name.partition(".")[0], about)
+            raise SettingsError(f"unknown setting {name}{_nearest(name, names)}", hint=_LIST, about=about)
+
+    def check_section(self, section: str, about: str) -> None:
+        """Raise SettingsError if the section belongs to a plug-in that cannot be loaded."""
+        if section in self._absent:
+            raise SettingsError(
+                f"the protocol of section [{section}] cannot be loaded: {self._absent[section]}",
+                hint="see `syncline plugins`",
+                about=about,
+            )
+
+    def check_variable(self, variable: str) -> None:
+        """The same for a variable of such a section."""
+        for section in self._absent:
+            if variable.startswith(variable_of(f"{section}.")):
+                self.check_section(section, variable)
+
+
+def _from_file(file: Path | None, known: _Known) -> Iterator[tuple[str, Any]]:
     if file is None:
         return
     try:
@@ -313,29 +352,23 @@ def _from_file(file: Path | None, known: Mapping[str, type[msgspec.Struct]]) -> 
         raise SettingsError(f"the settings file cannot be read: {error}", about=str(file)) from None
     for section, table in document.items():
         if section not in known:
-            raise SettingsError(f"unknown section [{section}]{_nearest(section, known)}", about=str(file))
+            known.check_section(section, about=str(file))
+            raise SettingsError(f"unknown section [{section}]{_nearest(section, known)}", hint=_LIST, about=str(file))
         if not isinstance(table, dict):
             raise SettingsError(f"[{section}] must be a table", about=str(file))
         for key, value in table.items():
-            _check_name(f"{section}.{key}", known, about=str(file))
+            known.check(f"{section}.{key}", about=str(file))
             yield f"{section}.{key}", value
 
 
-def _from_environment(
-    environment: Mapping[str, str], known: Mapping[str, type[msgspec.Struct]]
-) -> Iterator[tuple[str, str]]:
+def _from_environment(environment: Mapping[str, str], known: _Known) -> Iterator[tuple[str, str]]:
     variables = {variable_of(f"{s}.{f}"): f"{s}.{f}" for s, kind in known.items() for f in kind.__struct_fields__}
     for variable, text in environment.items():
         if variable.startswith(ENVIRONMENT_PREFIX) and variable not in RESERVED_VARIABLES:
             if variable not in variables:
-                raise SettingsError(f"unknown variable {variable}{_nearest(variable, variables)}")
+                known.check_variable(variable)
+                raise SettingsError(f"unknown variable {variable}{_nearest(variable, variables)}", hint=_LIST)
             yield variables[variable], text
-
-
-def _check_name(name: str, known: Mapping[str, type[msgspec.Struct]], about: str = "") -> None:
-    names = [f"{section}.{field}" for section, kind in known.items() for field in kind.__struct_fields__]
-    if name not in names:
-        raise SettingsError(f"unknown setting {name}{_nearest(name, names)}", about=about)
 
 
 def _nearest(name: str, names: Any) -> str:
@@ -359,7 +392,11 @@ def _parse(name: str, text: str, known: Mapping[str, type[msgspec.Struct]]) -> A
 
 
 def _build(
-    section: str, kind: type[msgspec.Struct], values: dict[str, Any], origins: Mapping[str, Origin]
+    section: str,
+    kind: type[msgspec.Struct],
+    values: dict[str, Any],
+    origins: Mapping[str, Origin],
+    file: Path | None,
 ) -> msgspec.Struct:
     text = {field for field in values if origins[f"{section}.{field}"] in ("environment", "flag")}
     try:
@@ -368,7 +405,15 @@ def _build(
         return msgspec.convert(values, kind, strict=not text)
     except msgspec.ValidationError as error:
         message = str(error).replace("`$.", f"`{section}.")
-        raise SettingsError(message, hint="see `syncline config --origin` and docs/settings.md") from None
+        field = re.search(r"`\$\.(\w+)", str(error))
+        name = f"{section}.{field[1]}" if field else section
+        raise SettingsError(message, hint="see docs/settings.md", about=_place(name, origins, file)) from None
+
+
+def _place(name: str, origins: Mapping[str, Origin], file: Path | None) -> str:
+    """Where the value of a setting is written."""
+    places = {"file": str(file), "environment": variable_of(name), "flag": f"--set {name}"}
+    return places.get(origins.get(name, "default"), name)
 
 
 def _bare(hint: Any) -> Any:

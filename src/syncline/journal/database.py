@@ -20,6 +20,7 @@ import apsw.sqlite_extra
 
 from syncline.core import limits
 from syncline.core.errors import CorruptionError, MissingError, OverloadedError, SynclineError, UnavailableError
+from syncline.journal.mark import read_mark
 
 VERSION: Final = 1
 CHECKSUM_VFS: Final = "cksmvfs"
@@ -102,7 +103,16 @@ def create(connection: apsw.Connection, *, node: str, epoch: str) -> None:
     connection.execute("INSERT INTO about VALUES (?, ?, ?, ?)", (VERSION, node, epoch, os.urandom(16)))
     connection.execute("INSERT INTO head VALUES (0, 0, 0)")
     connection.execute("COMMIT")
+
+
+def keep_log(connection: apsw.Connection) -> None:
+    """Write ahead into a log. The file remembers it, but a crash right after `create` may have come first."""
     connection.pragma("journal_mode", "wal")
+
+
+def keeps_log(connection: apsw.Connection) -> bool:
+    """Whether the file is written by way of a log: journals are, their backups are not."""
+    return bool(connection.pragma("journal_mode") == "wal")
 
 
 def read_about(connection: apsw.Connection, path: Path) -> About:
@@ -129,6 +139,24 @@ def read_about(connection: apsw.Connection, path: Path) -> About:
 def _is_plausible(about: About) -> bool:
     kinds = {"version": int, "node": str, "epoch": str, "key": bytes}
     return all(type(getattr(about, name)) is kind for name, kind in kinds.items()) and about.version >= 1
+
+
+def recovered_beside(path: Path) -> Path | None:
+    """The finished file of a recovery that has not taken the place of the damaged one yet; see recover.py."""
+    return next(iter(sorted(path.parent.glob(f"{path.name}.recovered-*Z"))), None)
+
+
+def check_whole(path: Path) -> None:
+    """Raise CorruptionError if there was more here than there is: the database is gone, but not the note beside it; or
+    a recovery was cut short, so that its log may be put aside already, and it not."""
+    if recovered_beside(path) is not None:
+        raise CorruptionError(
+            "a recovery of this journal was cut short",
+            hint="run `syncline journal recover` again, which finishes it",
+            about=str(path),
+        )
+    if not path.exists() and (mark := read_mark(path)) is not None:
+        raise damaged(f"the journal is gone, but had come to record {mark[1]}", path)
 
 
 def damaged(what: str, path: Path) -> CorruptionError:

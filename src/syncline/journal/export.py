@@ -24,6 +24,14 @@ WriteBatch = Callable[[pa.RecordBatch], None]
 FIELDS: Final = ("name", *RECORD_SCHEMA.names)
 
 
+def check_export(path: Path, format: str) -> None:
+    """Raise before anything is written: the format must be one of ours, the journal there and sound enough to open."""
+    if format not in _WRITERS:
+        raise UsageError(f"{format!r} is not a format", hint=f"use one of {', '.join(_WRITERS)}")
+    with reading(path):
+        pass
+
+
 def export(
     path: Path, query: RecordQuery, out: IO[bytes], format: Format, progress: Progress = lambda done, of: None
 ) -> int:
@@ -31,8 +39,7 @@ def export(
 
     NDJSON and CSV show a record as the HTTP API does (`formats.records.to_json`).
     """
-    if format not in _WRITERS:
-        raise UsageError(f"{format!r} is not a format", hint=f"use one of {', '.join(_WRITERS)}")
+    check_export(path, format)
     with reading(path) as journal, _WRITERS[format](out) as write:
         last, done = journal.about.newest, 0
         for rows in journal.pages(query):

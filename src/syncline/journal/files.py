@@ -14,11 +14,10 @@ class Files:
 
     def make_folder(self, folder: Path) -> None:
         """Make a folder and the missing ones above it, so that their names survive a power cut."""
-        if folder.is_dir():
-            return
-        self.make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        self.sync_folder(folder.parent)
+        if not folder.is_dir():
+            self.make_folder(folder.parent)
+            folder.mkdir(exist_ok=True)
+        self.sync_folder(folder.parent)  # even if it was there: whoever made it may not have come to this
 
     def write(self, path: Path, data: bytes) -> None:
         """Write a whole file; it is on disk only after `sync`."""

@@ -24,24 +24,45 @@ _AMONG: Final = "lsn IN (SELECT value FROM carray(?))"
 _PAGE: Final = 4_096  # entries looked up at once
 
 
-def plain(connection: apsw.Connection, query: RecordQuery) -> list[Row]:
-    """The rows that answer a query that names no term, or that may be read one by one."""
-    return _select(connection, query, _limit(query), [], [])
+def plain(connection: apsw.Connection, query: RecordQuery, most: int | None = None) -> list[Row]:
+    """The rows that answer a query that names no term, or that may be read one by one.
+
+    With `most`, the answer ends with the row that brings its raw bytes to so many (`is_full`).
+    """
+    return _select(connection, query, _limit(query), [], [], most)
+
+
+def is_full(rows: list[Row], most: int | None) -> bool:
+    """Whether a page of rows ends because of its bytes, and not because there were no more."""
+    return most is not None and raw_bytes(rows) >= most
+
+
+def raw_bytes(rows: Iterable[Row]) -> int:
+    return sum(len(row[-1]) for row in rows if row[-1] is not None)
 
 
 def by_terms(
-    connection: apsw.Connection, query: RecordQuery, where: Where, waiting: list[int], indexed: int
+    connection: apsw.Connection,
+    query: RecordQuery,
+    where: Where,
+    waiting: list[int],
+    indexed: int,
+    most: int | None = None,
 ) -> list[Row]:
-    """The rows that answer a query, from the table of terms up to `indexed` and from `waiting` after that."""
+    """The rows that answer a query, from the table of terms up to `indexed` and from `waiting` after that.
+
+    `most` as for `plain`.
+    """
     stored = _stored(connection, query, _preferred(connection, where), indexed)
     newer = [waiting[::-1] if query.descending else waiting]
     left = _limit(query)
     rows: list[Row] = []
     for lsns in (page for source in ((newer, stored) if query.descending else (stored, newer)) for page in source):
-        if left == len(rows):
+        if left == len(rows) or is_full(rows, most):
             break
         if lsns:
-            rows += _select(connection, query, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))])
+            room = None if most is None else most - raw_bytes(rows)
+            rows += _select(connection, query, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))], room)
     return rows
 
 
@@ -89,12 +110,27 @@ def _before(entry: bytes) -> bytes:
 
 
 def _select(
-    connection: apsw.Connection, query: RecordQuery, limit: int, terms: list[str], bindings: list[Any]
+    connection: apsw.Connection,
+    query: RecordQuery,
+    limit: int,
+    terms: list[str],
+    bindings: list[Any],
+    most: int | None,
 ) -> list[Row]:
     where, values = _conditions(query, timed=not terms)
     order = "DESC" if query.descending else "ASC"
     statement = f"{SELECT} WHERE {' AND '.join([*terms, *where])} ORDER BY lsn {order} LIMIT {limit}"
-    return connection.execute(statement, [*bindings, *values]).fetchall()
+    found = connection.execute(statement, [*bindings, *values])
+    if most is None:
+        return found.fetchall()
+    rows: list[Row] = []
+    for row in found:
+        rows.append(row)
+        most -= len(row[-1] or b"")
+        if most <= 0:
+            found.close()
+            break
+    return rows
 
 
 def _conditions(query: RecordQuery, *, timed: bool) -> tuple[list[str], list[Any]]:

@@ -16,8 +16,8 @@ import msgspec
 from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
-from syncline.journal.database import About, connect, damaged, failures, read_about
-from syncline.journal.queries import by_terms, plain
+from syncline.journal.database import About, check_whole, connect, damaged, failures, read_about
+from syncline.journal.queries import by_terms, is_full, plain, raw_bytes
 from syncline.journal.rows import Row
 from syncline.journal.terms import Lexicon, Where
 
@@ -37,6 +37,16 @@ class Reading:
     def one(self, statement: str, bindings: tuple[Any, ...] = ()) -> Any:
         with failures(self.path):
             return self.connection.execute(statement, bindings).get
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Several reads of one and the same state, though others write. The log cannot be trimmed meanwhile: be quick."""
+        with failures(self.path):
+            self.connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.connection.execute("ROLLBACK")
 
     def pages(self, query: RecordQuery, rows: int = limits.API_PAGE_RECORDS) -> Iterator[list[Row]]:
         """The stored rows that match, in short reads, so that the writer's log can always be trimmed."""
@@ -58,17 +68,21 @@ class Reading:
 
     def _page(self, query: RecordQuery, where: Where | None) -> list[Row]:
         """From the table of terms as far as it goes; the records after that are read one by one."""
+        most = limits.JOURNAL_PAGE_RAW
         if where is None:
-            return plain(self.connection, query)
-        rows = by_terms(self.connection, query, where, [], self.about.indexed)
-        newer = max(query.after, self.about.indexed)
+            return plain(self.connection, query, most)
+        rows = by_terms(self.connection, query, where, [], self.about.indexed, most)
         left = query.limit - len(rows)
-        return rows + plain(self.connection, msgspec.structs.replace(query, after=newer, limit=left))
+        if left == 0 or is_full(rows, most):
+            return rows
+        rest = msgspec.structs.replace(query, after=max(query.after, self.about.indexed), limit=left)
+        return rows + plain(self.connection, rest, most - raw_bytes(rows))
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[Reading]:
     """Open a journal to read it."""
+    check_whole(path)
     if not path.exists():
         raise UsageError("there is no journal", hint="run `syncline up` once, or name the file", about=str(path))
     connection = connect(path)

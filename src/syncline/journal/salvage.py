@@ -2,7 +2,9 @@
 
 Reads the file format of SQLite (leaf pages of tables, their cells, overflow chains) and the frames of its write-ahead
 log, and trusts nothing in them: a row counts only if its own checksum says so. Old copies of a row in unused pages are
-the same row, since records never change; state does change, so it is not salvaged this way.
+the same row, since records never change; state does change, so it is not salvaged this way. What a failed commit left
+behind in the log may bear the number of a record that was kept later, so of several rows the one that was surely
+committed comes first.
 """
 
 from __future__ import annotations
@@ -65,10 +67,14 @@ class _Pages:
         return self._count + len(self._frames)
 
     def __iter__(self) -> Iterator[bytes]:
-        for start in self._frames:
-            yield self._logged(start)
-        for number in range(1, self._count + 1):
-            yield self._stored(number)
+        """First the log since it was last begun anew, in its order: a failed commit's frames are written over from the
+        first on, so what remains of them lies behind. Then the database, then what earlier rounds left in the log."""
+        salts = self._log[16:24]  # change with every round
+        present = [start for start in self._frames if self._log[start + 8 : start + 16] == salts]
+        earlier = [start for start in self._frames if self._log[start + 8 : start + 16] != salts]
+        yield from map(self._logged, present)
+        yield from map(self._stored, range(1, self._count + 1))
+        yield from map(self._logged, earlier)
 
     def versions(self, number: int) -> list[bytes]:
         """What may be meant by a page number, newest first."""

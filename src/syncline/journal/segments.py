@@ -8,7 +8,7 @@ range of what is visible is completed. Reading rows is the journal's business, l
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -24,7 +24,7 @@ from syncline.core.errors import CorruptionError, UnavailableError
 from syncline.core.ports import RecordQuery
 from syncline.core.settings import SegmentSettings
 from syncline.formats.records import RECORD_SCHEMA
-from syncline.formats.segments import SegmentInfo, SegmentName, check_segment, stamped
+from syncline.formats.segments import SegmentInfo, SegmentName, read_segment, stamped
 from syncline.journal.rows import COLUMNS, Row, batch_of
 from syncline.journal.store import Journal
 from syncline.journal.targets import SegmentTarget
@@ -116,25 +116,23 @@ class Drainer:
                 hint="an older copy of the journal may have been put back; run `syncline journal recover`",
                 about=visible[0].path,
             )
-        present = {name.path: check_segment(target.read(name.path), name.path) for name in visible}
-        return self._seal(hi, whole=True, present=present)
+        return self._seal(hi, whole=True, present=[name.path for name in visible])
 
-    def _seal(
-        self, upto: int, *, whole: bool = False, present: dict[str, SegmentInfo] | None = None
-    ) -> list[SegmentInfo]:
+    def _seal(self, upto: int, *, whole: bool = False, present: Sequence[str] = ()) -> list[SegmentInfo]:
         """Seal the next range: up to `upto`, or less if that is too much for one and need not be `whole`."""
         lo, sheaf = self._journal.sealed() + 1, _Sheaf(self._journal.node, self._journal.epoch)
         for row in self._rows(lo, upto):
             if not whole and sheaf.full(row):
                 break
             sheaf.add(row)
-        return self._publish(sheaf, lo, present or {})
+        return self._publish(sheaf, lo, present)
 
     def _rows(self, lo: int, hi: int) -> Iterator[Row]:
         """Every record from lo to hi. One that is missing was lost, for only sealed ones are ever removed."""
         expected = lo
         while expected <= hi:
-            rows = self._journal.rows(RecordQuery(after=expected - 1, before=hi + 1, limit=limits.SEGMENT_PAGE_RECORDS))
+            page = RecordQuery(after=expected - 1, before=hi + 1, limit=limits.SEGMENT_PAGE_RECORDS)
+            rows = self._journal.rows(page, limits.JOURNAL_PAGE_RAW)
             for row in rows:
                 if row[0] != expected:
                     break
@@ -145,12 +143,19 @@ class Drainer:
                     continue
             raise CorruptionError(f"record {expected} is missing", about=str(self._journal.path))
 
-    def _publish(self, sheaf: _Sheaf, lo: int, present: dict[str, SegmentInfo]) -> list[SegmentInfo]:
+    def _publish(self, sheaf: _Sheaf, lo: int, present: Sequence[str]) -> list[SegmentInfo]:
+        """Make visible what is not yet. What is (`present`) must be what the journal holds, record by record: an older
+        journal put back counts on from where it was and would take its new records for those sealed long ago."""
         infos, segments = sheaf.close(lo)
-        for path, info in present.items():
-            if info.siblings != infos[0].siblings:
-                raise CorruptionError("a visible segment does not agree with the journal", about=path)
-            del segments[path]
+        for path in present:
+            info, rows = read_segment(self._target.read(path), path)
+            made = segments.pop(path, None)
+            if made is None or info.siblings != infos[0].siblings or not rows.equals(read_segment(made, path)[1]):
+                raise CorruptionError(
+                    "a visible segment does not agree with the journal",
+                    hint="an older copy of the journal may have been put back; run `syncline journal recover`",
+                    about=path,
+                )
         self._target.publish(segments)
         crash_point("segment.before-cursor")
         self._journal.seal(infos[0].hi)

@@ -27,11 +27,24 @@ from syncline.core.settings import JournalSettings
 from syncline.core.verdict import Outcome
 from syncline.journal import state as states
 from syncline.journal.blobs import BlobStore, LocalBlobs
-from syncline.journal.database import CHECKSUM_VFS, About, connect, create, damaged, failures, read_about, sync_folder
+from syncline.journal.database import (
+    CHECKSUM_VFS,
+    About,
+    check_whole,
+    connect,
+    create,
+    damaged,
+    failures,
+    keep_log,
+    keeps_log,
+    read_about,
+    sync_folder,
+)
 from syncline.journal.disk import FreeSpace, Intake, Watermark, free_bytes
+from syncline.journal.files import Files
 from syncline.journal.index import Index
 from syncline.journal.mark import Mark, read_mark
-from syncline.journal.queries import by_terms, plain
+from syncline.journal.queries import by_terms, is_full, plain
 from syncline.journal.refusals import Refusals
 from syncline.journal.retention import Retention, Swept
 from syncline.journal.rows import Row, batch_of, record_of, row_of
@@ -83,6 +96,7 @@ class Journal:
         self._sealed = about.sealed
         self._lock = threading.Lock()
         self._tail: dict[Any, Gate] = {}  # where those wait who want the next record, by event loop
+        self._alarm: dict[Any, Gate] = {}  # where those wait who want to know of damage
         self._idle: list[apsw.Connection] = []
         self._closed = False
         self._writer.start()
@@ -105,7 +119,9 @@ class Journal:
         tests.
         """
         blobs = blobs or LocalBlobs(path.parent / "blobs")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            Files().make_folder(path.parent)
+        check_whole(path)
         mark = Mark(path)
         connection = None
         try:
@@ -118,6 +134,8 @@ class Journal:
                 about = read_about(connection, path)
                 _check_owner(about, node, path)
                 _check_mark(about, path)
+                _check_original(about, connection, path)
+                keep_log(connection)
                 return cls(path, connection, about, mark, clock, settings, free_space, blobs)
         except BaseException:
             if connection is not None:
@@ -135,7 +153,8 @@ class Journal:
         with self._lock:
             idle, self._idle = self._idle, []
             tail, self._tail = self._tail, {}
-        open_gates(tail.values())
+            alarm, self._alarm = self._alarm, {}
+        open_gates([*tail.values(), *alarm.values()])
         for connection in (*idle, self._connection):
             with suppress(apsw.Error):  # a log that cannot be worked in now is worked in when the journal is opened
                 connection.close()
@@ -165,30 +184,45 @@ class Journal:
             gate.event.wait()
         return self._receipts(submission)
 
-    def read(self, query: RecordQuery) -> list[Record]:
-        """The records that match, in the order of their lsn."""
-        return [record_of(row, self.node, self.epoch) for row in self.rows(query)]
+    def read(self, query: RecordQuery, most: int | None = None) -> list[Record]:
+        """The records that match, in the order of their lsn; `most` as for `rows`."""
+        return [record_of(row, self.node, self.epoch) for row in self.rows(query, most)]
+
+    def page(self, query: RecordQuery) -> tuple[list[Record], int]:
+        """The first records that match, up to a bound on their bytes, and up to which lsn there are no others.
+
+        Whoever reads on from there, page by page, gets all of them.
+        """
+        newest = self._writer.newest if query.before is None else query.before - 1
+        query = msgspec.structs.replace(query, before=newest + 1, descending=False)
+        rows = self.rows(query, limits.JOURNAL_PAGE_RAW)
+        cut = len(rows) >= min(query.limit, limits.JOURNAL_READ_MAX) or is_full(rows, limits.JOURNAL_PAGE_RAW)
+        return [record_of(row, self.node, self.epoch) for row in rows], rows[-1][0] if rows and cut else newest
 
     def batches(self, query: RecordQuery, rows: int = limits.API_PAGE_RECORDS) -> Iterator[pa.RecordBatch]:
         """The same as Arrow batches of RECORD_SCHEMA. Each is one short read, so the log can always be trimmed."""
         if query.descending:
             raise UsageError("an export runs forward")
         after, left = query.after, query.limit
-        while left > 0 and (found := self.rows(msgspec.structs.replace(query, after=after, limit=min(rows, left)))):
+        while left > 0:
+            page = msgspec.structs.replace(query, after=after, limit=min(rows, left))
+            if not (found := self.rows(page, limits.JOURNAL_PAGE_RAW)):
+                return
             yield batch_of(found, self.node, self.epoch)
             after, left = found[-1][0], left - len(found)
 
-    def rows(self, query: RecordQuery) -> list[Row]:
-        """The same as stored rows, not verified yet; see rows.py."""
+    def rows(self, query: RecordQuery, most: int | None = None) -> list[Row]:
+        """The same as stored rows, not verified yet; see rows.py. `most` ends the answer with the row that brings its
+        raw bytes to so many."""
         with self._reader() as connection:
             found: Any = ()
             if query.id is not None:
                 found = [(query.protocol,)] if query.protocol else connection.execute("SELECT name FROM protocols")
             where = self._index.lexicon.spans(query, [name for (name,) in found])
             if where is None:
-                return plain(connection, query)
+                return plain(connection, query, most)
             waiting, indexed = self._index.waiting(where.spans)
-            return by_terms(connection, query, where, waiting, indexed)
+            return by_terms(connection, query, where, waiting, indexed, most)
 
     def partitions(self, after: int) -> list[tuple[str, int]]:
         """The protocols and days (since 1970) of the records after this lsn."""
@@ -208,16 +242,30 @@ class Journal:
             return states.scan(connection, space, prefix, limit, self._clock.now())
 
     async def wait(self, after: int) -> int:
-        """The newest lsn, once it is greater than `after`."""
+        """The newest lsn, once it is greater than `after`. Raises CorruptionError when there will be none any more."""
         loop = running_loop()
         while self._writer.newest <= after:
+            if self._writer.failure is not None:
+                raise self._writer.failure
             with self._lock:
                 if self._closed:
                     raise ClosedError("the journal is closed")
                 gate = self._tail.setdefault(loop, Gate(loop))
-            if self._writer.newest <= after:  # not before the gate was there to be opened
+            if (
+                self._writer.newest <= after and self._writer.failure is None
+            ):  # not before there was a gate to be opened
                 await gate.event.wait()
         return self._writer.newest
+
+    async def damage(self) -> None:
+        """Wait until the writer meets damage, and raise it. Nobody who waits here is woken by a commit."""
+        loop = running_loop()
+        with self._lock:
+            gate = self._alarm.setdefault(loop, Gate(loop))
+        if self._writer.failure is None:
+            await gate.event.wait()
+        if self._writer.failure is not None:
+            raise self._writer.failure
 
     def newest(self) -> int:
         """The lsn of the newest record; 0 before the first."""
@@ -259,6 +307,7 @@ class Journal:
             "commits": writer.commits,
             "failed_commits": writer.failed_commits,
             "failed_checkpoints": writer.failed_checkpoints,
+            "failed_notes": writer.failed_notes,
             "largest_group": writer.largest_group,
             "terms_waiting": len(self._index),
             "refused_counted": self._refusals.counted,
@@ -317,11 +366,15 @@ class Journal:
         return [Receipt(arrival=arrival, node=node, epoch=epoch, lsn=lsn) for arrival, lsn in submission.kept]
 
     def _announce(self) -> None:
-        """Called by the writer after each commit."""
+        """Called by the writer after each commit, and when it has met damage."""
         if self._tail:
             with self._lock:
                 tail, self._tail = self._tail, {}
             open_gates(tail.values())
+        if self._writer.failure is not None:
+            with self._lock:
+                alarm, self._alarm = self._alarm, {}
+            open_gates(alarm.values())
 
     @contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
@@ -362,8 +415,18 @@ def _check_owner(about: About, node: str, path: Path) -> None:
         )
 
 
+def _check_original(about: About, connection: apsw.Connection, path: Path) -> None:
+    """A backup must not go on as the journal it was copied from: its next numbers are taken."""
+    if about.newest and not keeps_log(connection):
+        raise UsageError(
+            "this is a backup of a journal",
+            hint="run `syncline journal recover`, which carries it over into a new one",
+            about=str(path),
+        )
+
+
 def _check_absence(path: Path) -> None:
-    """An empty or missing database beside a note of many records is a loss, not a fresh start."""
+    """An empty database beside a note of many records is a loss, not a fresh start."""
     mark = read_mark(path)
     if mark is not None:
         raise damaged(f"the journal is gone, but had come to record {mark[1]}", path)

@@ -14,7 +14,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from syncline.core.crash import crash_point
-from syncline.core.errors import CorruptionError, UnavailableError
+from syncline.core.errors import CorruptionError, UnavailableError, UsageError
 from syncline.core.settings import SegmentSettings
 from syncline.formats.segments import SegmentName
 from syncline.journal.files import Files
@@ -139,4 +139,11 @@ def target_of(settings: SegmentSettings, folder: Path) -> SegmentTarget:
 
     An object store takes its credentials and endpoint from the environment, as its own tools do.
     """
-    return ObjectTarget(from_url(settings.url)) if settings.url else LocalTarget(folder)
+    if not settings.url:
+        return LocalTarget(folder)
+    try:
+        return ObjectTarget(from_url(settings.url))
+    except (BaseError, ValueError) as error:
+        raise UsageError(
+            f"segments.url names no object store: {error}", hint="write s3://bucket/prefix, or leave it empty"
+        ) from None

@@ -69,6 +69,7 @@ class Writer:
         self.commits = 0
         self.failed_commits = 0
         self.failed_checkpoints = 0
+        self.failed_notes = 0
         self.largest_group = 0
         self.raw_bytes = 0
         self.failure: CorruptionError | None = None
@@ -112,6 +113,8 @@ class Writer:
             if self._clock.monotonic() - swept_at >= limits.JOURNAL_SWEEP_SECONDS:
                 self._do(self._housekeeping())
                 swept_at = self._clock.monotonic()
+            if self.failure is not None:
+                self._committed()  # whoever waits for the next record waits in vain
 
     def _do(self, job: Job) -> None:
         try:
@@ -135,14 +138,13 @@ class Writer:
             with failures(self._path):
                 now = self._clock.now()
                 group = self._commit_plain(submissions, now) or self._commit(submissions, now)
+            self._accept(group)
+            self.largest_group = max(self.largest_group, len(submissions))
+            self.raw_bytes += sum([submission.size for submission in submissions])
         except BaseException as error:  # every caller must get an answer
             self._undo(error)
             for submission in submissions:
                 submission.error = submission.error or error
-        else:
-            self._accept(group)
-            self.largest_group = max(self.largest_group, len(submissions))
-            self.raw_bytes += sum([submission.size for submission in submissions])
         crash_point("journal.after-commit")
         answer(submissions)
         self._committed()
@@ -267,7 +269,10 @@ class Writer:
         self._index.add(group.entries)
         self.commits += 1
         self.newest, self._quiet = group.newest, group.quiet
-        self._mark.write(self._epoch, group.newest, group.quiet)
+        try:
+            self._mark.write(self._epoch, group.newest, group.quiet)
+        except OSError:  # the group is on disk all the same; a note that is behind says nothing
+            self.failed_notes += 1
 
     def _undo(self, error: BaseException) -> None:
         """Go back to what is stored, which may yet be the group that failed."""
@@ -279,10 +284,12 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             self._refusals.reload(connection)
-            newest, quiet = connection.execute("SELECT coalesce(max(lsn), 0), quiet FROM records, head").get
+            newest, quiet = connection.execute(
+                "SELECT (SELECT coalesce(max(lsn), 0) FROM records), quiet FROM head"
+            ).get
             if newest > self.newest:
                 self._index.load(connection, self.newest)
-                self.newest, self._quiet = newest, quiet
+            self.newest, self._quiet = max(newest, self.newest), quiet
         except apsw.Error:  # the disk is failing: the next commit will say so
             pass
 
@@ -297,5 +304,5 @@ class Writer:
                     self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except CorruptionError as error:
             self.failure = error
-        except UnavailableError:
+        except (UnavailableError, apsw.Error):
             self.failed_checkpoints += 1

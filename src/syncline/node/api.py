@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from syncline.core import errors
-from syncline.core.limits import API_PAGE_RECORDS
+from syncline.core.limits import API_PAGE_RECORDS, JOURNAL_PAGE_RAW
 from syncline.core.ports import RecordQuery, WebMount
 from syncline.core.record import Record
 from syncline.core.verdict import Reason
@@ -67,7 +67,7 @@ def build(node: Node, extra: Sequence[WebMount] = ()) -> App:
     for mount in mounts:
         if not mount.prefix:
             app.router.default = mount.app  # after all routes, so that a wrong method of one of them is told as such
-    return Guard(app, node.settings.api, [mount.is_open for mount in mounts])
+    return Guard(app, node.settings.api, [mount.is_open for mount in mounts], node.settings.node.public_url)
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -83,8 +83,7 @@ async def _problem(request: Request, error: Exception) -> Response:
         status = 429
     if status == 500:
         log.error("request_failed", path=request.url.path, error=str(error))
-    body = {"type": type(error).__name__, "message": str(error), "hint": error.hint, "retry": error.retry}
-    return json_response({"error": {**body, **({"reason": reason} if reason else {})}}, status)
+    return json_response({"error": errors.shown(error)}, status)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
@@ -146,8 +145,7 @@ class _Records(_Route):
         wait = _number(request, "wait", 0.0, WAIT_MAX)
         newest = await self._newest(query.after, wait)
         page = msgspec.structs.replace(query, before=newest + 1)
-        found = await anyio.to_thread.run_sync(journal.read, page)
-        following = found[-1].lsn if len(found) == query.limit else newest
+        found, following = await anyio.to_thread.run_sync(journal.page, page)
         if ARROW in request.headers.get("accept", ""):
             body = await anyio.to_thread.run_sync(_arrow_stream, found)
             return Response(body, headers=self._cursor(max(following, query.after)), media_type=ARROW)
@@ -161,11 +159,11 @@ class _Records(_Route):
         return Response(lines, headers=self._cursor(following), media_type=NDJSON)
 
     async def _last(self, query: RecordQuery, count: int) -> Response:
-        """The newest `count` matching records, oldest of them first."""
+        """The newest `count` matching records, or as many as a page holds, oldest of them first."""
         journal = self.node.journal
         newest = journal.newest()
         step = msgspec.structs.replace(query, before=newest + 1, limit=max(count, 1), descending=True)
-        found = await anyio.to_thread.run_sync(journal.read, step) if count else []
+        found = await anyio.to_thread.run_sync(journal.read, step, JOURNAL_PAGE_RAW) if count else []
         return self._ndjson(found[::-1], newest)
 
     async def _newest(self, after: int, wait: float) -> int:

@@ -33,10 +33,8 @@ class Deliveries:
         self.followers += 1
         try:
             while True:
-                newest = self._journal.newest()
-                step = msgspec.structs.replace(query, after=cursor, before=newest + 1, limit=limit, descending=False)
-                found = await anyio.to_thread.run_sync(self._journal.read, step)
-                cursor = found[-1].lsn if len(found) == limit else newest
+                step = msgspec.structs.replace(query, after=cursor, before=self._journal.newest() + 1, limit=limit)
+                found, cursor = await anyio.to_thread.run_sync(self._journal.page, step)
                 if found:
                     yield found
                 else:

@@ -1,4 +1,4 @@
-"""The door of the HTTP server: Host, Origin, bearer token and body size, checked before any route sees a request.
+"""The door of the HTTP server: Host, Origin, bearer token, size and number of requests, checked before any route.
 
 Host and Origin are checked on loopback too, because a web page in the user's browser can reach it (DNS rebinding,
 cross-site requests, cross-site WebSockets).
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from syncline.core.errors import UsageError
-from syncline.core.limits import API_BODY_BYTES
+from syncline.core.limits import API_BODY_BYTES, API_REQUESTS
 from syncline.core.settings import ApiSettings
 
 Scope = MutableMapping[str, Any]
@@ -43,9 +43,13 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """ASGI middleware around every route. `is_open` names paths that hold a secret themselves and need no token."""
 
-    def __init__(self, app: App, api: ApiSettings, is_open: Sequence[Callable[[str], bool]] = ()) -> None:
+    def __init__(
+        self, app: App, api: ApiSettings, is_open: Sequence[Callable[[str], bool]] = (), public_url: str = ""
+    ) -> None:
         self._app = app
+        self._requests = 0  # being answered
         self._hosts = {"localhost", "127.0.0.1", "::1", api.host.lower(), *(host.lower() for host in api.hosts)}
+        self._hosts |= {_host_name(_netloc(public_url))} - {""}
         self._origins = {origin.rstrip("/").lower() for origin in api.origins}
         self._token = api.token.encode()
         self._is_open = tuple(is_open)
@@ -57,7 +61,11 @@ class Guard:
         headers = _headers(scope["headers"])
         status, message = self._refusal(scope, headers)
         if status == 0:
-            await self._app(scope, _capped(receive), send)
+            self._requests += 1
+            try:
+                await self._app(scope, _capped(receive), send)
+            finally:
+                self._requests -= 1
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": message})
@@ -76,13 +84,16 @@ class Guard:
             if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
                 return 401, "a bearer token is needed"
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > API_BODY_BYTES:
+        if not length.isdigit() or len(length) > 20 or int(length) > API_BODY_BYTES:
             return 413, f"a body may have {API_BODY_BYTES} bytes"
+        if self._requests >= API_REQUESTS:
+            return 503, "too many requests are being answered; try again"
         return 0, ""
 
     def _knows_origin(self, origin: str, host: str) -> bool:
-        parts = urlsplit(origin.lower())
-        return (parts.scheme in ("http", "https") and parts.netloc == host.lower()) or origin.lower() in self._origins
+        scheme, _, _ = origin.lower().partition("://")
+        ours = scheme in ("http", "https") and _netloc(origin).lower() == host.lower() != ""
+        return ours or origin.lower() in self._origins
 
 
 class BodyTooLargeError(Exception):
@@ -102,6 +113,14 @@ def _capped(receive: Receive) -> Receive:
         return message
 
     return capped
+
+
+def _netloc(url: str) -> str:
+    """Host and port of an address; nothing, if it is none."""
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return ""
 
 
 def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

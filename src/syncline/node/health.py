@@ -6,6 +6,7 @@ The checks look and never change anything. Those of the lake (Java) are in its o
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -20,9 +21,9 @@ import httpx
 import msgspec
 
 from syncline.core.clock import Clock
-from syncline.core.errors import CorruptionError, KeyFileError, SynclineError
+from syncline.core.errors import KeyFileError, SynclineError
 from syncline.core.keys import NodeKey
-from syncline.core.settings import ApiSettings, JournalSettings
+from syncline.core.settings import ApiSettings, JournalSettings, Settings
 
 FSYNC_SLOW_MS: Final = 25.0
 FSYNC_TRIES: Final = 9
@@ -48,20 +49,82 @@ def check_key(path: Path) -> Finding:
     return Finding("key", "ok", key.peer_id)
 
 
-def check_port(api: ApiSettings) -> Finding:
-    family = socket.AF_INET6 if ":" in api.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+class Door(msgspec.Struct, frozen=True):
+    """Where a node listens, and the setting that says so."""
+
+    setting: str
+    host: str
+    port: int
+    kind: Literal["tcp", "udp"] = "tcp"
+
+    @property
+    def free_one(self) -> str:
+        """What to set to take any free port instead."""
+        if self.setting == "libp2p.listen":
+            return f"libp2p.listen=/ip{6 if ':' in self.host else 4}/{self.host}/tcp/0"
+        return f"{self.setting}=0"
+
+
+def doors(settings: Settings, protocols: Iterable[str]) -> list[Door]:
+    """Every port that a node with these protocols listens on: the API's, libp2p's, and in the section of a protocol
+    whatever is called `port` or `…_port`, at its `host`. Port 0 takes a free one, and a negative one is none."""
+    found = [Door("api.port", settings.api.host, settings.api.port)]
+    for address in settings.libp2p.listen if {"sds", "shrex"} & set(protocols) else ():
+        match = re.match(r"/ip[46]/([^/]+)/tcp/(\d+)", address)
+        found += [Door("libp2p.listen", match[1], int(match[2]))] if match else []
+    for name in sorted(protocols):
+        section = settings.plugin_section(name)
+        for field in section.__struct_fields__:
+            port, host = getattr(section, field), getattr(section, "host", "127.0.0.1")
+            if isinstance(port, int) and (field == "port" or field.endswith("_port")):
+                found.append(Door(f"{name}.{field}", host, port, "udp" if field == "udp_port" else "tcp"))
+    return [door for door in found if door.port > 0]
+
+
+def check_ports(settings: Settings, protocols: Iterable[str]) -> list[Finding]:
+    """Whether a node could listen where it is told to, or does so already."""
+    wanted = doors(settings, protocols)
+    taken = [(door, problem) for door in wanted if (problem := _taken(door))]
+    if any(door.setting == "api.port" for door, _ in taken) and _is_ours(settings):
+        return [Finding("port", "ok", f"this node is running at {settings.api.host}:{settings.api.port}")]
+    if not taken:
+        places = ", ".join(f"{door.setting} {door.port}" for door in wanted)
+        return [Finding("port", "ok", f"free: {places}" if places else "any free one is taken")]
+    return [
+        Finding(
+            "port",
+            "fail",
+            f"{door.setting} {door.host}:{door.port}/{door.kind}: {problem}",
+            f"stop what listens there, or run with --set {door.free_one}",
+        )
+        for door, problem in taken
+    ]
+
+
+def _taken(door: Door) -> str:
+    """Why we cannot listen there; nothing, if we can."""
+    family = socket.AF_INET6 if ":" in door.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM if door.kind == "tcp" else socket.SOCK_DGRAM) as probe:
+        if door.kind == "tcp":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((api.host, api.port))
+            probe.bind((door.host, door.port))
         except OSError as error:
-            return Finding(
-                "port",
-                "fail",
-                f"{api.host}:{api.port}: {error.strerror}",
-                "stop what listens there, or run with --set api.port=0",
-            )
-    return Finding("port", "ok", f"{api.host}:{api.port} is free")
+            return error.strerror or str(error)
+    return ""
+
+
+def _is_ours(settings: Settings) -> bool:
+    """Whether what answers at the API's address is the node of these settings."""
+    api = settings.api
+    host = f"[{api.host}]" if ":" in api.host else api.host
+    headers = {"authorization": f"Bearer {api.token}"} if api.token else {}
+    try:
+        key = NodeKey.load(settings.key_file)
+        answer = httpx.get(f"http://{host}:{api.port}/api/v1/status", headers=headers, timeout=2.0)
+        return bool(answer.json()["node"] == key.peer_id)
+    except (httpx.HTTPError, httpx.InvalidURL, KeyFileError, KeyError, TypeError, ValueError):
+        return False
 
 
 def check_token(api: ApiSettings) -> Finding:
@@ -77,7 +140,11 @@ def check_token(api: ApiSettings) -> Finding:
 def check_disk(folder: Path, journal: JournalSettings, slow_ms: float = FSYNC_SLOW_MS) -> list[Finding]:
     """How long an fsync takes where the journal lives, and how much room is left."""
     place = next(path for path in (folder, *folder.parents) if path.exists())
-    times = sorted(_fsync_ms(place) for _ in range(FSYNC_TRIES))
+    try:
+        times = sorted(_fsync_ms(place) for _ in range(FSYNC_TRIES))
+    except OSError as error:
+        fix = f"let the user who runs the node write to {place}, or set node.data to a folder of its own"
+        return [Finding("disk", "fail", f"{place} cannot be written to: {error.strerror}", fix)]
     median = times[len(times) // 2]
     speed = Finding(
         "disk",
@@ -107,7 +174,8 @@ def _fsync_ms(folder: Path) -> float:
 
 def check_clock(urls: Iterable[str], clock: Clock) -> list[Finding]:
     """Our clock against the Date header of each address."""
-    return [_compare_clock(url, clock) for url in urls]
+    fix = "name peers' HTTP addresses in node.clock_urls, or run `syncline doctor --clock URL`"
+    return [_compare_clock(url, clock) for url in urls] or [Finding("clock", "warn", "compared with nobody's", fix)]
 
 
 def _compare_clock(url: str, clock: Clock) -> Finding:
@@ -116,7 +184,8 @@ def _compare_clock(url: str, clock: Clock) -> Finding:
         answer = httpx.head(url, timeout=5.0)
         after = clock.now()
         theirs = parsedate_to_datetime(answer.headers["date"])
-    except (httpx.HTTPError, KeyError, ValueError) as error:
+        theirs = theirs if theirs.tzinfo else theirs.replace(tzinfo=UTC)
+    except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError) as error:
         return Finding("clock", "warn", f"{url} tells no time: {error}", "name another address in node.clock_urls")
     ours = datetime.fromtimestamp((before + after) / 2e6, UTC)
     off = (ours - theirs).total_seconds() - 0.5  # a Date header is cut to whole seconds
@@ -126,14 +195,32 @@ def _compare_clock(url: str, clock: Clock) -> Finding:
     return Finding("clock", "fail", f"{abs(off):.0f} s {word} {url}", "turn on time synchronisation (NTP)")
 
 
-def check_journal(file: Path) -> Finding:
-    """Whether the journal can be opened and read; `syncline journal verify` looks at every row."""
+def check_journal(file: Path, key: Path) -> Finding:
+    """Whether the journal is there, can be read and is this node's; `syncline journal verify` looks at every row."""
+    from syncline.journal.database import check_whole
     from syncline.journal.inspect import inspect
+    from syncline.journal.mark import read_mark
 
-    if not file.exists():
-        return Finding("journal", "ok", "none yet")
     try:
+        check_whole(file)
+        if not file.exists():
+            return Finding("journal", "ok", "none yet")
+        noted = read_mark(file)
         found = inspect(file)
-    except CorruptionError as error:
+    except SynclineError as error:
         return Finding("journal", "fail", str(error), error.hint or "stop the node and run `syncline journal recover`")
+    if noted is not None and noted[0] == found.epoch and noted[1] > found.newest:
+        lost = f"it ends at record {found.newest}, but had come to record {noted[1]}"
+        return Finding("journal", "fail", lost, "stop the node and run `syncline journal recover`")
+    if _public_name(key) not in ("", found.node):
+        return Finding(
+            "journal", "fail", f"it belongs to node {found.node}", "use the key it was made with, or another node.data"
+        )
     return Finding("journal", "ok", f"epoch {found.epoch}, {found.records} records")
+
+
+def _public_name(key: Path) -> str:
+    try:
+        return NodeKey.load(key).peer_id
+    except KeyFileError:
+        return ""  # `check_key` says so

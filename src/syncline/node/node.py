@@ -54,20 +54,23 @@ class Node:
         self._plugins = dict(protocol_plugins(settings.node.protocols) if plugins is None else plugins)
         self._archive = archive
         self.networks = networks or NodeNetworks(self.key, self.clock, settings.libp2p)
-        settings.data.mkdir(parents=True, exist_ok=True)
         self.journal = Journal.open(
             settings.journal_file, node=self.key.peer_id, clock=self.clock, settings=settings.journal
         )
         self.judges = Judges({})
         self.receiver = Receiver(self.judges, self.journal)
         self.deliveries = Deliveries(self.journal)
-        target = target_of(settings.segments, settings.segments_folder)
-        self.drainer = Drainer(self.journal, target, settings.segments)
         self.services: dict[str, Service] = {}
-        for name, plugin in self._plugins.items():
-            ground = self._ground(name)
-            self.judges.add(name, plugin.judge(ground))
-            self.services[name] = plugin.service(ground)
+        try:
+            target = target_of(settings.segments, settings.segments_folder)
+            self.drainer = Drainer(self.journal, target, settings.segments)
+            for name, plugin in self._plugins.items():
+                ground = self._ground(name)
+                self.judges.add(name, plugin.judge(ground))
+                self.services[name] = plugin.service(ground)
+        except BaseException:  # there will be nobody to stop this node
+            self.journal.close()
+            raise
 
     def _ground(self, protocol: str) -> Ground:
         return Ground(
@@ -114,6 +117,7 @@ class Node:
 
     async def start(self, tasks: TaskGroup) -> None:
         """Start sealing and the protocols; returns when every protocol says it can be used."""
+        tasks.start_soon(self.journal.damage)  # a node that can keep nothing any more must not look as if it ran
         tasks.start_soon(self.drainer.run)
         await tasks.start(self.networks.run)
         for name, service in self.services.items():

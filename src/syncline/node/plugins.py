@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from importlib.metadata import EntryPoint, entry_points, metadata
+from typing import Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ GROUPS: Final = {
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One installed plug-in, and why it cannot be used, if so."""
+    """One installed plug-in, and why it cannot be used and what to do, if so."""
 
     group: str
     name: str
@@ -36,6 +36,7 @@ class Found(msgspec.Struct, frozen=True):
     version: str
     target: str
     problem: str = ""
+    fix: str = ""
 
 
 def installed() -> list[Found]:
@@ -45,7 +46,9 @@ def installed() -> list[Found]:
         for point in sorted(entry_points(group=group), key=lambda each: each.name):
             package = point.dist.name if point.dist else ""
             version = point.dist.version if point.dist else ""
-            found.append(Found(group, point.name, package, version, point.value, _problem(point)))
+            problem = _problem(point)
+            fix = _fix(point) if problem else ""
+            found.append(Found(group, point.name, package, version, point.value, problem, fix))
     return found
 
 
@@ -58,13 +61,9 @@ def protocol_plugins(names: Iterable[str] | None = None) -> dict[str, ProtocolPl
     for name in names:
         if name not in points:
             raise UsageError(f"there is no protocol {name!r}", hint=f"installed are: {', '.join(sorted(points))}")
-        try:
-            plugins[name] = points[name].load()
-        except ImportError as error:
-            raise MissingError(
-                f"protocol {name} needs a package that is not installed: {error}",
-                hint=f"pip install 'syncline[{name}]' or syncline[all]",
-            ) from None
+        if problem := _problem(points[name]):
+            raise MissingError(f"protocol {name} cannot be loaded: {problem}", hint=_fix(points[name]))
+        plugins[name] = points[name].load()
     return plugins
 
 
@@ -78,20 +77,31 @@ def protocol_sections() -> Mapping[str, type[msgspec.Struct]]:
     return sections
 
 
+def absent_protocols() -> dict[str, str]:
+    """The protocols that cannot be loaded, and why: their settings are not unknown, but cannot be understood."""
+    return {point.name: problem for point in entry_points(group=PROTOCOLS) if (problem := _problem(point))}
+
+
 @cache
 def _loadable() -> dict[str, ProtocolPlugin]:
-    plugins: dict[str, Any] = {}
-    for point in entry_points(group=PROTOCOLS):
-        try:
-            plugins[point.name] = point.load()
-        except ImportError:
-            continue  # `syncline plugins` names it with the reason
-    return plugins
+    points = entry_points(group=PROTOCOLS)
+    return {point.name: point.load() for point in points if not _problem(point)}  # `syncline plugins` names the others
 
 
 def _problem(point: EntryPoint) -> str:
     try:
-        point.load()
-    except Exception as error:
+        loaded = point.load()
+        if point.group == PROTOCOLS and not issubclass(loaded.settings, msgspec.Struct):
+            return "it has no settings"
+    except Exception as error:  # of whoever wrote it
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def _fix(point: EntryPoint) -> str:
+    """The line that installs what a plug-in lacks."""
+    package = point.dist.name if point.dist else "syncline"
+    if package != "syncline":
+        return f"pip install --upgrade {package}"
+    extras = metadata("syncline").get_all("Provides-Extra") or []
+    return f"pip install 'syncline[{point.name if point.name in extras else 'all'}]'"

@@ -6,8 +6,6 @@ Binding ourselves gives a clear error for a taken port and tells which port a 0 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
-from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
@@ -15,6 +13,7 @@ from hypercorn.config import Config
 from hypercorn.trio import serve as hypercorn_serve
 
 from syncline.core.errors import UsageError
+from syncline.core.limits import API_BODY_BYTES
 from syncline.core.settings import ApiSettings
 from syncline.node.guard import App, check_bind
 
@@ -49,16 +48,16 @@ async def serve(app: App, listener: socket.socket, *, task_status: TaskStatus[No
     config.errorlog = None
     config.graceful_timeout = 1.0
     config.include_server_header = False
-    config.websocket_max_message_size = 8 * 1024 * 1024
+    config.websocket_max_message_size = API_BODY_BYTES
     stop = anyio.Event()
 
-    async def run(started: Callable[..., Any]) -> None:
+    async def run() -> None:
         await hypercorn_serve(app, config, shutdown_trigger=stop.wait, mode="asgi")  # type: ignore[arg-type]
 
     async with anyio.create_task_group() as tasks:
         try:
-            tasks.start_soon(run, task_status.started)
-            task_status.started()
+            tasks.start_soon(run)
+            task_status.started()  # the socket listens already
             await anyio.sleep_forever()
         finally:
             stop.set()
