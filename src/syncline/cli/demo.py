@@ -29,7 +29,7 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="Send a fixed amount, land it, say what landed, and end")
     ] = False,
-    folder: Annotated[Path | None, typer.Option(help="Where to keep everything [default: a temporary folder]")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where to keep everything (default: a temporary folder)")] = None,
     seed: Annotated[int, typer.Option(help="Decides the traffic")] = 1,
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Land the traffic in tables")] = True,
     json: JsonFlag = False,

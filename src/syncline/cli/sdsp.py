@@ -91,8 +91,8 @@ def log(context: typer.Context, uid: Uid, node: NodeUrl = None, json: JsonFlag =
 def diff(
     context: typer.Context,
     uid: Uid,
-    old: Annotated[int | None, typer.Argument(metavar="[OLD]", help="A serial [default: the one before NEW]")] = None,
-    new: Annotated[int | None, typer.Argument(metavar="[NEW]", help="A serial [default: the newest]")] = None,
+    old: Annotated[int | None, typer.Argument(metavar="OLD", help="A serial (default: the one before NEW)")] = None,
+    new: Annotated[int | None, typer.Argument(metavar="NEW", help="A serial (default: the newest)")] = None,
     node: NodeUrl = None,
     json: JsonFlag = False,
 ) -> None:

@@ -34,7 +34,7 @@ log = structlog.get_logger()
 ARROW: Final = "application/vnd.apache.arrow.stream"
 NDJSON: Final = "application/x-ndjson"
 WAIT_MAX: Final = 60.0
-TEXT_FILTERS: Final = ("protocol", "topic", "kind", "key", "publisher", "verdict")
+TEXT_FILTERS: Final = ("protocol", "topic", "kind", "key", "publisher", "verdict", "reason")
 STATUS: Final[dict[type[errors.SynclineError], int]] = {
     errors.UsageError: 400,
     errors.DecodeError: 400,
@@ -109,6 +109,7 @@ class _Status(_Route):
         return json_response(
             {
                 "node": node.key.peer_id,
+                "name": node.settings.node.name,
                 "epoch": node.journal.epoch,
                 "newest": node.journal.newest(),
                 "state": node.state,

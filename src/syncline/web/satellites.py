@@ -54,9 +54,10 @@ class Satellites:
         self._catch_up()
         now = self._node.clock.now()
         fresh = [each for each in self._followed.values() if abs(now - each.orbit.epoch) <= FRESH]
-        shown = [found for each in fresh if (found := _shown(each, now)) is not None]
-        for found, each in zip(shown[-WEB_TRACKS:], fresh[-WEB_TRACKS:], strict=False):
+        placed = [(each, found) for each in fresh if (found := _shown(each, now)) is not None]
+        for each, found in placed[-WEB_TRACKS:]:
             found["track"] = _track(each.orbit, now)
+        shown = sorted((found for _, found in placed), key=lambda found: (found["name"], found["number"]))
         return {"now": now, "satellites": shown, "too_old": len(self._followed) - len(fresh)}
 
     def _catch_up(self) -> None:
