@@ -122,7 +122,7 @@ class _Demo:
         if self._json:
             output.json_line({"dashboard": dashboard, "nodes": addresses})
         else:
-            output.facts({"dashboard": dashboard, **addresses, "stop": "Ctrl-C"})
+            output.facts({"dashboard": dashboard, **addresses, "everything in": self._folder, "stop": "Ctrl-C"})
             sys.stdout.flush()
 
     async def _land_forever(self) -> None:
@@ -153,7 +153,9 @@ class _Demo:
                 output.json_line({"tables": rows})
             elif any(rows.values()):
                 lines = [(name, f"{n:,}", f"+{n - self._rows.get(name, 0):,}") for name, n in rows.items() if n]
-                output.table(["table", "rows", "new"], lines)
+                output.table(
+                    ["table", "rows", "new"], lines, title=f"landed after {time.monotonic() - self._start:.0f} s"
+                )
                 sys.stdout.flush()
             self._rows = rows
 

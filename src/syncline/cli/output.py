@@ -5,10 +5,11 @@ Colours appear only on a terminal. Progress and logs go to standard error, so th
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -16,6 +17,8 @@ from syncline.core.errors import SynclineError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_NUMBER: Final = re.compile(r"[-+]?[\d,]*\.?\d+")
 
 
 def json_line(value: Any) -> None:
@@ -61,9 +64,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str =
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(*columns, title=title or None, header_style="bold", box=None, pad_edge=False, title_justify="left")
-    for row in rows:
-        drawn.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
+    drawn = Table(title=title or None, header_style="bold", box=None, pad_edge=False, title_justify="left")
+    cells = [
+        [cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row] for row in rows
+    ]
+    for place, column in enumerate(columns):
+        numbers = bool(cells) and all(_NUMBER.fullmatch(row[place].plain) for row in cells)
+        drawn.add_column(column, justify="right" if numbers else "left")
+    for row in cells:
+        drawn.add_row(*row)
     console().print(drawn)
 
 

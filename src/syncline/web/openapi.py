@@ -54,7 +54,7 @@ def _core() -> dict[str, Part]:
     filters = [
         _query(name, TEXT, f"only records with this {name}")
         for name in ("protocol", "topic", "kind", "key", "publisher", "verdict", "reason")
-    ]
+    ] + [_query("seq", _from(0, 2**63 - 1), "only records with this serial, sequence number or height")]
     page = [
         _query("after", _from(0, 2**63 - 1), "start behind this lsn"),
         _query("limit", _from(0, API_PAGE_RECORDS), "at most so many records"),
@@ -93,7 +93,11 @@ def _core() -> dict[str, Part]:
         },
         "/api/v1/peers": {"get": _get("Who each protocol talks to", _struct(peers=_list(OBJECT)))},
         "/api/v1/publish/{protocol}": {"post": _publish()},
-        REASONS: {"get": _get("What each reason means", _struct(reasons=_list(_struct(reason=TEXT, about=TEXT, meaning=TEXT))))},
+        REASONS: {
+            "get": _get(
+                "What each reason means", _struct(reasons=_list(_struct(reason=TEXT, about=TEXT, meaning=TEXT)))
+            )
+        },
         PATH: {"get": _get("This document", OBJECT)},
         "/metrics": {"get": metrics},
     }

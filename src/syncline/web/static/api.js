@@ -4,6 +4,9 @@ const TOKEN = "syncline.token";
 let asked = null;
 
 export class Problem extends Error {}
+export class Silence extends Problem {} // nobody answered at all
+
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
 
 export async function get(path, { text = false, signal } = {}) {
   const headers = {};
@@ -14,7 +17,7 @@ export async function get(path, { text = false, signal } = {}) {
     answer = await fetch(path, { headers, signal, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem("The node does not answer. Is it running?");
+    throw new Silence("The node does not answer. Is it running?");
   }
   if (answer.status === 401) {
     await askForToken(Boolean(token));
@@ -38,7 +41,8 @@ function askForToken(refused) {
       asked = null;
       given();
     };
-    dialog.oncancel = (event) => event.preventDefault(); // nothing can be shown without it
+    dialog.onclose = () => { if (asked) dialog.showModal(); }; // Escape: nothing can be shown without it
+    dialog.querySelector("input").value = "";
     if (!dialog.open) dialog.showModal();
   });
   return asked;
