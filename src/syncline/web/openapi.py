@@ -71,8 +71,8 @@ def _core() -> dict[str, Part]:
         "syncline-next": {"schema": TEXT, "description": "the `after` of the next request"},
     }
     status = _struct(
-        node=TEXT, name=TEXT, epoch=TEXT, newest=WHOLE, state={"enum": ["starting", "ready", "stopping", "stopped"]}, now=WHOLE,
-        started_at=WHOLE, protocols=_list(TEXT), addresses=_list(TEXT), statistics=OBJECT,
+        node=TEXT, name=TEXT, epoch=TEXT, newest=WHOLE, state={"enum": ["starting", "ready", "stopping", "stopped"]},
+        now=WHOLE, started_at=WHOLE, protocols=_list(TEXT), addresses=_list(TEXT), statistics=OBJECT,
     )  # fmt: skip
     one = _struct(record={"$ref": "#/components/schemas/Record"}, decoded=OBJECT, why=OBJECT)
     metrics = _get("Prometheus metrics", TEXT)
