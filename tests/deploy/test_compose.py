@@ -97,7 +97,7 @@ def test_the_second_node_finds_the_first_by_the_lines_that_start_it(tmp_path: Pa
         lines = lines.replace("http://node-a:7070", ready["url"]).replace("python", sys.executable)
         lines = lines.replace("/dns4/node-a/tcp/7071", address.partition("/p2p/")[0])
         rest = shlex.join([*free_ports(), "--set", "api.port=0"])
-        script = f"syncline() {{ {shlex.join(PROGRAM)} {rest} \"$@\"; }}\n" + lines.replace("exec ", "")
+        script = f'syncline() {{ {shlex.join(PROGRAM)} {rest} "$@"; }}\n' + lines.replace("exec ", "")
         started = subprocess.Popen(["sh", "-c", script], cwd=second, env=environment(), start_new_session=True)
         try:
             end = time.monotonic() + 40
