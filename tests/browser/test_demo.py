@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -55,7 +56,7 @@ def test_the_overview_shows_throughput_verdicts_and_how_far_the_lake_is_behind(
     expect(page.get_by_role("img", name="throughput").locator("polygon")).to_have_count(5)
     before = api.get("/api/v1/status").json()["statistics"]["verdicts"]
     before_lag = api.get("/api/v1/lag/").json()
-    page.wait_for_timeout(6_000)  # a chart worth a picture
+    page.wait_for_timeout(45_000 if os.environ.get("KEEP_IMAGES") else 6_000)  # a chart worth a picture
     table = page.get_by_role("region", name="verdicts with reasons")
     shown = {"/".join((row[0], row[1], row[4])): number(row[2]) for row in cells(table.locator("tbody tr"))}
     after = api.get("/api/v1/status").json()["statistics"]["verdicts"]

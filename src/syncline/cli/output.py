@@ -18,6 +18,10 @@ from syncline.core.errors import SynclineError
 if TYPE_CHECKING:
     from rich.console import Console
 
+PIPE_WIDTH: Final = 4_000
+COLUMN_LEAST: Final = 8  # characters a column of an answer needs to be of use
+# What a terminal would obey instead of showing: controls but newline and tab, and marks that turn the reading direction.
+_UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _NUMBER: Final = re.compile(r"[-+]?[\d,]*\.?\d+")
 
 
@@ -28,9 +32,10 @@ def json_line(value: Any) -> None:
 
 
 def console() -> Console:
+    """Standard output. A file or a pipe has no edge at which something would have to be cut."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def progress_console() -> Console:
@@ -60,13 +65,14 @@ def busy(what: str) -> Iterator[None]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
-    """Rows for people; text from messages is never read as markup."""
+    """Rows for people; text from messages is never read as markup, nor obeyed by the terminal."""
     from rich.table import Table
     from rich.text import Text
 
     drawn = Table(title=title or None, header_style="bold", box=None, pad_edge=False, title_justify="left")
     cells = [
-        [cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row] for row in rows
+        [cell if isinstance(cell, Text) else Text("" if cell is None else visible(str(cell))) for cell in row]
+        for row in rows
     ]
     for place, column in enumerate(columns):
         numbers = bool(cells) and all(_NUMBER.fullmatch(row[place].plain) for row in cells)
@@ -76,11 +82,29 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str =
     console().print(drawn)
 
 
+def visible(text: str) -> str:
+    """Text that a stranger may have written, with everything a terminal would obey spelled out."""
+    return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def answer(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Rows of any number of columns: as a table where it fits, else each row as a list of names and values."""
+    held = list(rows)
+    if not held:
+        progress_console().print("no rows", style="dim")
+    if len(columns) * COLUMN_LEAST <= console().width:
+        table(columns, held)
+        return
+    for number, row in enumerate(held, 1):
+        sys.stdout.write(f"--- row {number}\n")
+        facts(dict(zip(columns, row, strict=True)))
+
+
 def facts(pairs: Mapping[str, Any]) -> None:
     """Names and values, one a line."""
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
-        sys.stdout.write(f"{name:<{width}}  {'' if value is None else value}\n")
+        sys.stdout.write(f"{name:<{width}}  {'' if value is None else visible(str(value))}\n")
 
 
 def problem(error: SynclineError) -> None:
@@ -88,7 +112,7 @@ def problem(error: SynclineError) -> None:
     from rich.text import Text
 
     line = Text("error: ", style="bold red")
-    line.append(str(error), style="not bold default")
+    line.append(visible(str(error)), style="not bold default")
     if error.hint:
         line.append(f"; {error.hint}", style="not bold dim")
     progress_console().print(line, soft_wrap=True)

@@ -91,7 +91,7 @@ def _write(rows: pa.Table, form: Format, out: Path | None) -> None:
 
         pq.write_table(rows, out, compression="zstd")
     elif form is Format.TABLE and out is None:
-        output.table(rows.column_names, ([_cell(value) for value in row.values()] for row in rows.to_pylist()))
+        output.answer(rows.column_names, ([_cell(value) for value in row.values()] for row in rows.to_pylist()))
     else:
         text = _text(rows, form)
         if out is None:

@@ -59,6 +59,6 @@ def _line(record: dict[str, Any]) -> None:
     line = Text(f"{record['received_at'][11:23]} {record['protocol']:<5} {record['direction']:<3} ")
     line.append(f"{record['verdict']:<6}", style=colour)
     line.append(f" {record['reason'] or '':<18} " if record["reason"] else " ")
-    line.append(f"{record['topic']} {record['key']} {record['seq'] or ''}  ")
+    line.append(output.visible(f"{record['topic']} {record['key']} {record['seq'] or ''}  "))
     line.append(record["name"], style="dim")
     output.console().print(line, soft_wrap=True)

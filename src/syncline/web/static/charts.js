@@ -39,7 +39,7 @@ function average(samples) {
 
 function nice(value) {
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 4, 6, 8, 10].map((step) => step * power).find((step) => step >= value);
+  return [1, 1.5, 2, 3, 4, 6, 8, 10].map((step) => step * power).find((step) => step >= value);
 }
 
 export function bar(value, largest, kind) {
