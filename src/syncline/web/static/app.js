@@ -27,9 +27,9 @@ async function show(event) {
   leave = new AbortController();
   const { signal } = leave;
   const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
-  const page = PAGES[name] ?? overview;
+  const page = Object.hasOwn(PAGES, name) ? PAGES[name] : overview;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.page === (name || "overview")) link.setAttribute("aria-current", "page");
+    if (PAGES[link.dataset.page] === page || (page === overview && link.dataset.page === "overview")) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.getElementById("twin").href = page.twin(rest);

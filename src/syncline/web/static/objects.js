@@ -1,6 +1,6 @@
 // Objects: the SDSP objects a node holds, and one of them at any serial, with what that serial changed.
 
-import { get, records } from "./api.js";
+import { get, Problem, records } from "./api.js";
 import { card, count, facts, h, json, pause, replace, size, table, time, update, wide } from "./dom.js";
 
 export const title = "Objects";
@@ -25,6 +25,7 @@ async function list(content, signal, fine) {
 async function one(content, uid, signal, fine) {
   const path = `sdsp/${encodeURIComponent(uid)}`;
   replace(content, h("h1", { class: "mono" }, uid), h("p", { class: "links" }, h("a", { href: "#/objects" }, "all objects")));
+  if (uid === "." || uid === "..") throw new Problem(`A browser cannot ask for an object of this name; \`syncline sdsp cat ${uid}\` can`); // it takes dots for folders
   let state = await get(path, { signal });
   fine();
   const label = h("p", { class: "dim", "aria-live": "polite" }), value = h("div"), about = h("div"), changed = h("div");
