@@ -203,3 +203,22 @@ def test_a_lake_that_cannot_be_read_is_named_and_hides_nothing_else(
         page.goto(ready["url"] + "/#/tables")
         expect(page.get_by_role("alert")).to_contain_text("records")
         page.close()
+
+
+def test_a_node_that_does_not_speak_sdsp_says_so_where_objects_would_be(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("silent")
+    subprocess.run([*PROGRAM, "init"], cwd=folder, env=environment(), check=True, capture_output=True)
+    with up(folder, "--set", "node.protocols=relay") as ready:
+        page = browser.new_page()
+        page.goto(ready["url"] + "/#/objects")
+        expect(page.get_by_role("alert")).to_have_text("This node does not speak SDSP: see the setting node.protocols.")
+        for hash, answer in (
+            ("#/map", "No orbit mean-elements (OMM) have been accepted yet."),
+            ("#/peers", "No peers yet"),
+        ):
+            page.goto(ready["url"] + "/" + hash)
+            expect(page.get_by_text(answer)).to_be_visible()
+            expect(page.get_by_role("alert")).to_be_hidden()
+        page.close()

@@ -3,7 +3,9 @@
 const TOKEN = "syncline.token";
 let asked = null;
 
-export class Problem extends Error {}
+export class Problem extends Error {
+  constructor(message, status = 0) { super(message); this.status = status; }
+}
 export class Silence extends Problem {} // nobody answered at all
 
 export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
@@ -26,7 +28,7 @@ export async function get(path, { text = false, signal } = {}) {
   }
   if (!answer.ok) {
     const body = await answer.json().catch(() => ({}));
-    throw new Problem(body.error ? [body.error.message, body.error.hint].filter(Boolean).join("; ") : `The node answered ${answer.status}.`);
+    throw new Problem(body.error ? [body.error.message, body.error.hint].filter(Boolean).join("; ") : `The node answered ${answer.status}.`, answer.status);
   }
   return text ? { text: await answer.text(), headers: answer.headers } : answer.json();
 }

@@ -14,7 +14,7 @@ async function list(content, signal, fine) {
   const place = h("div");
   replace(content, h("h1", {}, "Objects"), h("div", { class: "grid" }, wide("Held through SDSP", place)));
   while (!signal.aborted) {
-    const { objects } = await get("sdsp/", { signal });
+    const { objects } = await get("sdsp/", { signal }).catch((error) => { throw error.status === 404 ? new Problem("This node does not speak SDSP: see the setting node.protocols.") : error; });
     fine();
     update(place, table([{ name: "object" }, { name: "topic" }, { name: "serial", kind: "number" }, { name: "kind" }, { name: "state" }],
       objects.map((each) => [h("a", { href: `#/objects/${encodeURIComponent(each.uid)}`, class: "mono" }, each.uid), each.topic, count(each.serial), each.kind, each.status]), "no object has been published to this node yet", "objects"));
