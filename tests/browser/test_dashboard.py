@@ -62,6 +62,16 @@ def test_an_object_of_any_name_is_reached(page: Page, node: dict[str, Any], uid:
     expect(page.get_by_role("region", name="Object").locator("pre")).to_contain_text(f'"named": "{uid}"')
 
 
+def test_a_text_is_shown_line_by_line(page: Page, node: dict[str, Any]) -> None:
+    with httpx.Client(base_url=node["url"]) as client:
+        body = {"uid": "letter", "topic": "texts", "kind": "text", "data": "first line\nsecond <b>line</b>"}
+        assert client.post("/api/v1/publish/sdsp", json=body).is_success
+    page.goto(node["url"] + "/#/objects/letter")
+    shown = page.get_by_role("region", name="Object").locator("pre")
+    expect(shown).to_contain_text("second")
+    assert shown.inner_text() == "first line\nsecond <b>line</b>"
+
+
 def test_an_address_that_names_no_page_leads_to_the_first(page: Page, node: dict[str, Any]) -> None:
     for hash in ("#/nonsense", "#/constructor"):
         page.goto(node["url"] + "/" + hash)

@@ -48,7 +48,7 @@ async function one(content, uid, signal, fine) {
       const when = kept ? time(kept.received_at) : "";
       label.textContent = `serial ${count(then.serial)} of ${count(Number(slider.max))}${when && `, ${when}`}${live ? ", following" : ""}`;
       slider.setAttribute("aria-valuetext", label.textContent);
-      update(value, json(then.value));
+      update(value, then.kind === "text" ? h("pre", { tabindex: "0" }, then.value) : json(then.value));
       update(changed, change(frames[0]));
       update(about, facts({ kept: kept ? h("a", { href: `#/records/${encodeURIComponent(kept.epoch)}/${kept.lsn}` }, kept.received_at.replace("T", " ").slice(0, 23)) : "no longer in the journal", serial: count(then.serial), "deltas since the whole object": count(then.ver), topic: then.topic, kind: then.kind, state: then.status }));
     } catch (error) {
