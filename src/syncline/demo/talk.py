@@ -36,7 +36,7 @@ class Talk:
         self._said += 1
         words = self._chance.choice(LINES).format(n=self._chance.randrange(1, 96))
         # With its time, or a second demo in the same folder would only repeat what the first one said.
-        told = {"n": self._said, "from": name, "room": room, "text": words, "at": self._clock.now()}
+        told = {"n": self._said, "from": name, "text": words, "room": room, "at": self._clock.now()}
         text = msgspec.json.encode(told).decode()
         await client.publish(topic_of(room), text, ttl=3_600, tag=1 + self._said % 3, timeout=10.0)
 

@@ -42,6 +42,7 @@ function cell(value) {
   if (value === null || value === undefined) return h("span", { class: "dim" }, "–");
   if (typeof value === "string" && TIME.test(value)) return h("span", { title: value }, value.slice(0, 23).replace("T", " "));
   const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-  if (text.length <= 64) return text;
-  return h("span", { title: text.slice(0, 2000) }, text.includes(" ") || text.includes('"') ? `${text.slice(0, 61)}…` : `${text.slice(0, 10)}…${text.slice(-8)}`); // of a long name the end tells most
+  const words = /[ "]/.test(text);
+  if (text.length <= (words ? 64 : 40)) return text;
+  return h("span", { title: text.slice(0, 2000) }, words ? `${text.slice(0, 61)}…` : `${text.slice(0, 10)}…${text.slice(-8)}`); // of a long name the end tells most
 }
