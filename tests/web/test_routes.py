@@ -108,3 +108,13 @@ def test_a_track_belongs_to_its_satellite_even_beside_one_that_has_decayed(node:
     assert "FALLEN" not in names
     for each in found:
         assert each["track"][0] == pytest.approx([each["longitude"], each["latitude"]], abs=0.1)
+
+
+def test_records_are_found_by_their_number(node: httpx.Client) -> None:
+    for number in range(3):
+        body = {"uid": "numbered", "topic": "t", "data": {"n": number, "pad": "x" * 200}}
+        assert node.post("/api/v1/publish/sdsp", json=body).is_success
+    [line] = node.get("/api/v1/records?protocol=sdsp&key=numbered&seq=1&last=10").text.splitlines()
+    assert (json.loads(line)["key"], int(json.loads(line)["seq"])) == ("numbered", 1)
+    assert node.get("/api/v1/records?seq=99999999999999999999999&last=1").text == ""
+    assert node.get("/api/v1/records?seq=one").status_code == 400
