@@ -4,12 +4,12 @@ FROM python:3.11-slim
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /opt/syncline
 
-# ps is what Spark's start scripts ask for
+# ps is what Spark's start scripts ask for. A volume belongs to whom its folder in the image belongs to.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends procps \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 10001 syncline \
-    && mkdir /data && chown syncline /data
+    && mkdir /data /segments /lake && chown syncline /data /segments /lake
 
 COPY requirements.lock pyproject.toml README.md LICENSE ./
 COPY src ./src

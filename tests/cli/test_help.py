@@ -78,3 +78,10 @@ def test_waiting_for_a_node_that_does_not_come_ends_with_3(run: Run) -> None:
     away = run("wait", "--seconds", "0.3", "--node", "http://127.0.0.1:9")
     assert away.returncode == 3
     assert away.stdout == ""
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[path for path, _ in LEAVES])
+def test_no_help_holds_brackets_that_the_terminal_swallows(path: str, command: Any) -> None:
+    for parameter in command.params:
+        assert "[" not in (getattr(parameter, "help", None) or ""), (path, parameter.name)
+        assert not (parameter.metavar or "").startswith("["), (path, parameter.name)  # optional ones get theirs anyway

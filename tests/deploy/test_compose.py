@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ import yaml
 
 from syncline.core.settings import CORE_SECTIONS, variable_of
 from syncline.node.plugins import protocol_sections
-from tests.cli.conftest import Run, run, up
+from tests.cli.conftest import PROGRAM, Run, environment, free_ports, run, up
 from tests.cli.test_help import calls, check
 
 __all__ = ["run"]
@@ -36,7 +41,7 @@ def test_the_services_are_nodes_a_cluster_a_pipeline_and_metrics() -> None:
 def test_a_service_runs_commands_that_exist(name: str) -> None:
     service = OURS[name]
     if "entrypoint" in service:  # a shell with one line
-        found = calls(service["command"][0].replace(";", " && "))
+        found = calls(service["command"][0].strip().replace("\n", " && "))
         assert found[-1] == ["up"]
     else:
         found = [service["command"]]
@@ -62,6 +67,48 @@ def test_every_volume_and_file_that_is_mounted_is_there() -> None:
         assert target.startswith("/")
         assert (ROOT / source).is_dir() if source.startswith("./") else source in COMPOSE["volumes"], source
     assert all(port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", []))
+
+
+def test_the_image_has_every_folder_that_a_volume_is_mounted_at() -> None:
+    """Docker gives a new volume to the owner of the folder it covers; one that is not there would belong to root."""
+    image = (ROOT / "Dockerfile").read_text()
+    [owned] = re.findall(r"chown syncline ([/a-z ]+)", image)
+    mounted = {mount.split(":")[1] for service in OURS.values() for mount in service["volumes"]}
+    assert mounted == set(owned.split())
+    assert image.index("chown") < image.index("USER syncline")
+
+
+def test_pages_show_the_tables_that_the_pipeline_fills() -> None:
+    places = {OURS[name]["environment"]["SYNCLINE_LAKE_URL"] for name in ("node-a", "node-b", "pipeline")}
+    [place] = places
+    assert place.startswith("/lake/")
+    assert all("lake:/lake" in mount for name in ("node-a", "node-b") for mount in OURS[name]["volumes"][2:])
+
+
+def test_the_second_node_finds_the_first_by_the_lines_that_start_it(tmp_path: Path) -> None:
+    """Its own shell lines, with the names of the containers and the program put as they are here."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+    subprocess.run([*PROGRAM, "init"], cwd=first, env=environment(), check=True, capture_output=True)
+    with up(first) as ready:
+        address = httpx.get(f"{ready['url']}/api/v1/status").json()["addresses"][0]
+        lines = OURS["node-b"]["command"][0].replace("$$", "$").replace("/tmp/", f"{second}/")
+        lines = lines.replace("http://node-a:7070", ready["url"]).replace("python", sys.executable)
+        lines = lines.replace("/dns4/node-a/tcp/7071", address.partition("/p2p/")[0])
+        rest = shlex.join([*free_ports(), "--set", "api.port=0"])
+        script = f'syncline() {{ {shlex.join(PROGRAM)} {rest} "$@"; }}\n' + lines.replace("exec ", "")
+        started = subprocess.Popen(["sh", "-c", script], cwd=second, env=environment(), start_new_session=True)
+        try:
+            end = time.monotonic() + 40
+            while not (peers := httpx.get(f"{ready['url']}/api/v1/peers").json()["peers"]):
+                assert time.monotonic() < end
+                time.sleep(0.3)
+            theirs = subprocess.run([*PROGRAM, "keys", "show", "--json"], cwd=second, capture_output=True, check=True)
+            assert json.loads(theirs.stdout)["peer_id"] in {peer["peer"] for peer in peers}
+        finally:
+            os.killpg(started.pid, signal.SIGTERM)
+            started.wait(20)
 
 
 def test_prometheus_scrapes_the_nodes_with_the_token() -> None:

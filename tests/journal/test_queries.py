@@ -22,7 +22,7 @@ def matches(record: Record, query: RecordQuery) -> bool:
         and (query.before is None or record.lsn < query.before)
         and all(
             getattr(query, field) in (None, getattr(record, field))
-            for field in ("protocol", "topic", "kind", "key", "publisher", "id", "verdict")
+            for field in ("protocol", "topic", "kind", "key", "publisher", "id", "verdict", "reason")
         )
         and (query.seq_from is None or (record.seq is not None and record.seq >= query.seq_from))
         and (query.seq_to is None or (record.seq is not None and record.seq <= query.seq_to))
@@ -56,7 +56,7 @@ def test_every_combination_of_conditions_finds_what_it_says(
         "after": [0, 50], "before": [None, 150], "protocol": [None, "one"], "topic": [None, "a"], "kind": [None, "x"],
         "key": [None, "", "k"], "publisher": [None, "", "p"], "seq_from": [None, 1, 2**63],
         "seq_to": [None, 2**63, SEQ_MAX], "received_from": [None, NOW + 3], "received_to": [None, NOW + 9],
-        "id": [None, b"7"], "verdict": [None, "accept"],
+        "id": [None, b"7"], "verdict": [None, "accept"], "reason": [None, None, "malformed"],
     }  # fmt: skip
     found = 0
     for _ in range(300):
@@ -71,6 +71,16 @@ def test_every_combination_of_conditions_finds_what_it_says(
         assert [row[0] for row in rows] == [record.lsn for record in expected]
         found += len(expected)
     assert found > 1_000
+
+
+def test_records_of_a_protocol_are_counted_behind_an_lsn(journal: Journal) -> None:
+    journal.append_sync([
+        arrival(b"%d" % n, protocol="even" if n % 2 == 0 else "odd", received_at=NOW + n) for n in range(10)
+    ])  # fmt: skip
+    assert journal.count_after("even", 0, 100) == (5, 1, NOW)
+    assert journal.count_after("odd", 4, 100) == (3, 6, NOW + 5)
+    assert journal.count_after("odd", 0, 2) == (2, 2, NOW + 1)  # no further than asked
+    assert journal.count_after("odd", 10, 100) == journal.count_after("none", 0, 100) == (0, None, None)
 
 
 @pytest.mark.parametrize(

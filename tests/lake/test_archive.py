@@ -52,7 +52,7 @@ def test_it_finds_what_a_query_says(kept: tuple[Lake, list[Record]], monkeypatch
         "after": [0, 20], "before": [None, 70], "protocol": [None, "plain"], "topic": [None, "yard", "field"],
         "kind": [None, "message"], "key": [None, "key-3"], "seq_from": [None, 2**64 - 50], "seq_to": [None, 2**64 - 9],
         "received_from": [None, DAY_ZERO + 20 * 3_000_000_000], "received_to": [None, DAY_ZERO + 50 * 3_000_000_000],
-        "id": [None, b"9"], "verdict": [None, "accept"], "publisher": [None, ""],
+        "id": [None, b"9"], "verdict": [None, "accept"], "reason": [None, None, "malformed"], "publisher": [None, ""],
     }  # fmt: skip
     found = 0
     for _ in range(40):

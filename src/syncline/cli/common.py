@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs; logs stay on stderr")]
 NodeUrl = Annotated[
-    str | None, typer.Option("--node", metavar="URL", help="A running node's API [default: the one of the settings]")
+    str | None, typer.Option("--node", metavar="URL", help="A running node's API (default: the one of the settings)")
 ]
 
 

@@ -29,7 +29,7 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="Send a fixed amount, land it, say what landed, and end")
     ] = False,
-    folder: Annotated[Path | None, typer.Option(help="Where to keep everything [default: a temporary folder]")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where to keep everything (default: a temporary folder)")] = None,
     seed: Annotated[int, typer.Option(help="Decides the traffic")] = 1,
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Land the traffic in tables")] = True,
     json: JsonFlag = False,
@@ -122,7 +122,7 @@ class _Demo:
         if self._json:
             output.json_line({"dashboard": dashboard, "nodes": addresses})
         else:
-            output.facts({"dashboard": dashboard, **addresses, "stop": "Ctrl-C"})
+            output.facts({"dashboard": dashboard, **addresses, "everything in": self._folder, "stop": "Ctrl-C"})
             sys.stdout.flush()
 
     async def _land_forever(self) -> None:
@@ -153,7 +153,9 @@ class _Demo:
                 output.json_line({"tables": rows})
             elif any(rows.values()):
                 lines = [(name, f"{n:,}", f"+{n - self._rows.get(name, 0):,}") for name, n in rows.items() if n]
-                output.table(["table", "rows", "new"], lines)
+                output.table(
+                    ["table", "rows", "new"], lines, title=f"landed after {time.monotonic() - self._start:.0f} s"
+                )
                 sys.stdout.flush()
             self._rows = rows
 

@@ -145,7 +145,7 @@ def _section(title: str, lines: list[str]) -> None:
         return
     output.console().print(f"\n{title}", style="bold")
     for line in lines:
-        output.console().print(output.plain(f"  {line}"), markup=False, soft_wrap=True)
+        output.console().print(f"  {output.visible(line)}", markup=False, soft_wrap=True)
 
 
 def _short(value: Any) -> str:

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from syncline.lake.roots import Lake
 
 app = typer.Typer(help="Land segments in tables, and look after the tables.", no_args_is_help=True)
-Names = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]…", help="Tables to work on [default: all]")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="TABLE…", help="Tables to work on (default: all)")]
 
 
 @app.command()
 def run(
     context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on landing segments as they are sealed")] = False,
-    master: Annotated[str | None, typer.Option(help="Spark master [default: the setting lake.master]")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master (default: the setting lake.master)")] = None,
     ship: Annotated[
-        bool | None, typer.Option("--ship/--no-ship", help="Send our package to the executors [default: unless local]")
+        bool | None, typer.Option("--ship/--no-ship", help="Send our package to the executors (default: unless local)")
     ] = None,
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own; may be repeated")
@@ -106,11 +106,11 @@ def audit(context: typer.Context, json: JsonFlag = False) -> None:
 def reprocess(
     context: typer.Context,
     table: Annotated[
-        list[str] | None, typer.Option("--table", help="A table to make anew; may be repeated [default: all]")
+        list[str] | None, typer.Option("--table", help="A table to make anew; may be repeated (default: all)")
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master [default: the setting lake.master]")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master (default: the setting lake.master)")] = None,
     ship: Annotated[
-        bool | None, typer.Option("--ship/--no-ship", help="Send our package to the executors [default: unless local]")
+        bool | None, typer.Option("--ship/--no-ship", help="Send our package to the executors (default: unless local)")
     ] = None,
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own; may be repeated")
@@ -167,7 +167,7 @@ def optimize(
 def vacuum(
     context: typer.Context,
     hours: Annotated[
-        int | None, typer.Option(min=1, help="Keep files younger than this [default: lake.keep_versions_hours]")
+        int | None, typer.Option(min=1, help="Keep files younger than this (default: lake.keep_versions_hours)")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed")] = False,
     json: JsonFlag = False,
@@ -207,7 +207,7 @@ def vacuum(
 def cluster(
     role: Annotated[str, typer.Argument(help="master or worker")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGUMENT]…", help="Passed on to Spark, e.g. --host, --port, --cores")
+        list[str] | None, typer.Argument(metavar="ARGUMENT…", help="Passed on to Spark, e.g. --host, --port, --cores")
     ] = None,
     json: JsonFlag = False,
 ) -> None:

@@ -64,7 +64,7 @@ def syncline(
     context: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", envvar="SYNCLINE_CONFIG", help="Settings file [default: ./syncline.toml]"),
+        typer.Option("--config", "-c", envvar="SYNCLINE_CONFIG", help="Settings file (default: ./syncline.toml)"),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, e.g. api.port=0")

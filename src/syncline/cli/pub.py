@@ -25,10 +25,10 @@ KINDS = ("json", "text", "binary")
 @app.command()
 def sdsp(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="The object; - is standard input")] = "-",
-    uid: Annotated[str, typer.Option(help="Which object [default: a new one]")] = "",
-    topic: Annotated[str, typer.Option(help="What it is published under [default: its uid]")] = "",
-    kind: Annotated[str | None, typer.Option(help="json, text or binary [default: by the content]")] = None,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The object; - is standard input")] = "-",
+    uid: Annotated[str, typer.Option(help="Which object (default: a new one)")] = "",
+    topic: Annotated[str, typer.Option(help="What it is published under (default: its uid)")] = "",
+    kind: Annotated[str | None, typer.Option(help="json, text or binary (default: by the content)")] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Send the whole object even if a delta would do")] = False,
     delta: Annotated[
         str | None, typer.Option(metavar="ALG", help="FILE is a delta of this algorithm (jp, md, X-mp, X-vcdiff)")
@@ -61,7 +61,7 @@ def sds(
     context: typer.Context,
     schema: Annotated[str, typer.Argument(help="OMM, CDM or another of the 29 standards")],
     file: Annotated[
-        str, typer.Argument(metavar="[FILE]", help="Messages as JSON; of OMM also CSV or two-line elements; - is input")
+        str, typer.Argument(metavar="FILE", help="Messages as JSON; of OMM also CSV or two-line elements; - is input")
     ] = "-",
     ttl: Annotated[int, typer.Option(min=0, help="Seconds after which peers need not hand it on; 0: for ever")] = 0,
     node: NodeUrl = None,

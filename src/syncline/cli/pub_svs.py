@@ -16,7 +16,7 @@ from syncline.core.errors import UsageError
 def svs(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The application name, e.g. /chat/hello")],
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="The content; - is standard input")] = "-",
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The content; - is standard input")] = "-",
     group: Annotated[str, typer.Option(help="Which group, if the node is in several")] = "",
     as_: Annotated[str, typer.Option("--as", metavar="PREFIX", help="Publish for this node prefix of the node")] = "",
     node: NodeUrl = None,

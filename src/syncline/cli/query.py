@@ -37,9 +37,9 @@ def run(
     form: Annotated[Format, typer.Option("--format", "-F", help="How to print the rows")] = Format.TABLE,
     out: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; needed for parquet")] = None,
     engine: Annotated[Engine, typer.Option(help="duckdb answers at once; spark takes large answers")] = Engine.DUCKDB,
-    rows: Annotated[int | None, typer.Option(min=1, help="Most rows to return [default: lake.query_rows]")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Most rows to return (default: lake.query_rows)")] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0.01, help="Longest time to take [default: lake.query_seconds]")
+        float | None, typer.Option(min=0.01, help="Longest time to take (default: lake.query_seconds)")
     ] = None,
     json: JsonFlag = False,
 ) -> None:
@@ -91,7 +91,7 @@ def _write(rows: pa.Table, form: Format, out: Path | None) -> None:
 
         pq.write_table(rows, out, compression="zstd")
     elif form is Format.TABLE and out is None:
-        output.table(rows.column_names, ([_cell(value) for value in row.values()] for row in rows.to_pylist()))
+        output.answer(rows.column_names, ([_cell(value) for value in row.values()] for row in rows.to_pylist()))
     else:
         text = _text(rows, form)
         if out is None:

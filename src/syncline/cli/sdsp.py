@@ -91,8 +91,8 @@ def log(context: typer.Context, uid: Uid, node: NodeUrl = None, json: JsonFlag =
 def diff(
     context: typer.Context,
     uid: Uid,
-    old: Annotated[int | None, typer.Argument(metavar="[OLD]", help="A serial [default: the one before NEW]")] = None,
-    new: Annotated[int | None, typer.Argument(metavar="[NEW]", help="A serial [default: the newest]")] = None,
+    old: Annotated[int | None, typer.Argument(metavar="OLD", help="A serial (default: the one before NEW)")] = None,
+    new: Annotated[int | None, typer.Argument(metavar="NEW", help="A serial (default: the newest)")] = None,
     node: NodeUrl = None,
     json: JsonFlag = False,
 ) -> None:
@@ -110,7 +110,7 @@ def diff(
         output.json_line({"uid": uid, "old": before["serial"], "new": after["serial"], "changes": changes})
     else:
         for change in changes:
-            print(output.plain(change if isinstance(change, str) else _patch_line(change)))
+            print(output.visible(change if isinstance(change, str) else _patch_line(change)))
 
 
 @app.command()

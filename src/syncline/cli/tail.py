@@ -13,7 +13,7 @@ from syncline.cli.common import JsonFlag, NodeUrl, invocation
 def run(
     context: typer.Context,
     number: Annotated[
-        int, typer.Option("-n", "--number", min=0, help="Start with the newest N records that match (of any reason)")
+        int, typer.Option("-n", "--number", min=0, help="Start with the newest N records that match")
     ] = 10,
     end: Annotated[bool, typer.Option("-e", "--end", help="Stop at the newest record instead of waiting")] = False,
     protocol: Annotated[str | None, typer.Option(help="Only this protocol")] = None,
@@ -45,11 +45,11 @@ def run(
         "key": key,
         "publisher": publisher,
         "verdict": verdict,
+        "reason": reason,
     }
     with NodeClient.of(invocation(context).settings(), node) as client:
         for record in client.records(filters, last=number, follow=not end):
-            if reason is None or record["reason"] == reason:
-                output.json_line(record) if json else _line(record)
+            output.json_line(record) if json else _line(record)
 
 
 def _line(record: dict[str, Any]) -> None:
@@ -59,6 +59,6 @@ def _line(record: dict[str, Any]) -> None:
     line = Text(f"{record['received_at'][11:23]} {record['protocol']:<5} {record['direction']:<3} ")
     line.append(f"{record['verdict']:<6}", style=colour)
     line.append(f" {record['reason'] or '':<18} " if record["reason"] else " ")
-    line.append(output.plain(f"{record['topic']} {record['key']} {record['seq'] or ''}  "))
+    line.append(output.visible(f"{record['topic']} {record['key']} {record['seq'] or ''}  "))
     line.append(record["name"], style="dim")
     output.console().print(line, soft_wrap=True)

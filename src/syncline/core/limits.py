@@ -328,4 +328,7 @@ PUBLISH_PATIENCE_SECONDS: Final = 60.0  # how long a task waits for a node that 
 # The dashboard
 WEB_SATELLITES: Final = 2_000  # followed for the map
 WEB_TRACKS: Final = 48  # of those, how many ground tracks are drawn
+WEB_CELL_CHARACTERS: Final = 2_000  # of one value in a page of rows; the rest is cut and said to be
+WEB_CELL_ITEMS: Final = 100  # of one list or struct in it
+WEB_LAG_RECORDS: Final = 100_000  # of each protocol, counted before the page says "or more"
 PROPAGATED_ROWS: Final = 65_536  # states computed at once, objects times moments

@@ -93,6 +93,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     received_to: int | None = None  # exclusive
     id: bytes | None = None
     verdict: str | None = None
+    reason: str | None = None
     descending: bool = False
     limit: int = 1_000
 

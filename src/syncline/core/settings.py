@@ -45,6 +45,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         "data"
     )
     key: Annotated[str, Meta(description="file of the node's private key, relative to the settings file")] = "node.key"
+    name: Annotated[str, Meta(max_length=64, description="what people call this node; its page shows it")] = ""
     protocols: Annotated[
         list[str] | None, Meta(description="protocols to run; absent: every installed one whose needs are met")
     ] = None

@@ -82,7 +82,7 @@ def _sections(
     hub = earlier[0] if earlier else None
     first = demo_headers()[0]
     return {
-        "node": {"protocols": PROTOCOLS[name]},
+        "node": {"name": name, "protocols": PROTOCOLS[name]},
         "api": {"port": 0},
         "segments": {"url": (folder / "segments").as_uri(), "seconds": SEAL_SECONDS},
         "lake": {"seconds": LAND_SECONDS},

@@ -26,6 +26,7 @@ class Talk:
 
     def __init__(self, world: World, clients: list[tuple[str, str, RelayClient]]) -> None:
         self._chance = world.chance("talk")
+        self._clock = world.members[0].node.clock
         self._speakers = cycle(clients)
         self._said = 0
         self.heard = 0
@@ -34,7 +35,9 @@ class Talk:
         room, name, client = next(self._speakers)
         self._said += 1
         words = self._chance.choice(LINES).format(n=self._chance.randrange(1, 96))
-        text = msgspec.json.encode({"n": self._said, "from": name, "room": room, "text": words}).decode()
+        # With its time, or a second demo in the same folder would only repeat what the first one said.
+        told = {"n": self._said, "from": name, "text": words, "room": room, "at": self._clock.now()}
+        text = msgspec.json.encode(told).decode()
         await client.publish(topic_of(room), text, ttl=3_600, tag=1 + self._said % 3, timeout=10.0)
 
     async def listen(self, room: str, client: RelayClient, ready: anyio.Event) -> None:

@@ -145,7 +145,7 @@ def _conditions(query: RecordQuery, *, timed: bool) -> tuple[list[str], list[Any
             bindings.extend(value for _, value in given)
 
     add([("lsn > ?", _lsn(query.after)), ("lsn < ?", None if query.before is None else _lsn(query.before))])
-    fields = ("topic", "key", "publisher", "id", "protocol", "kind", "verdict")
+    fields = ("topic", "key", "publisher", "id", "protocol", "kind", "verdict", "reason")
     add((f"{name} = ?", getattr(query, name)) for name in fields)
     seqs = (("seq >= ?", query.seq_from), ("seq <= ?", query.seq_to))
     add((term, None if value is None else seq_bytes(value)) for term, value in seqs)

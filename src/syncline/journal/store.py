@@ -232,6 +232,20 @@ class Journal:
             ).fetchall()
         return sorted(found)
 
+    def count_after(self, protocol: str, after: int, limit: int) -> tuple[int, int | None, int | None]:
+        """How many records of a protocol follow this lsn (counted up to `limit`), and lsn and time of the first of them.
+
+        No message is read for it, however large.
+        """
+        some = "SELECT lsn, received_at FROM records WHERE lsn > ? AND protocol = ? ORDER BY lsn LIMIT ?"
+        with self._reader() as connection:
+            found: Any = connection.execute(
+                f"SELECT count(*), min(lsn), min(received_at) FROM ({some})",  # noqa: S608 - the text above
+                (after, protocol, limit),
+            ).get
+        count, first, since = found
+        return count, first, since
+
     def get_state(self, space: str, key: bytes) -> bytes | None:
         with self._reader() as connection:
             return states.get(connection, space, key, self._clock.now())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from syncline.lake.query import Queries
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_EQUAL: Final = ("protocol", "topic", "kind", "key", "publisher", "id", "verdict")
+_EQUAL: Final = ("protocol", "topic", "kind", "key", "publisher", "id", "verdict", "reason")
 Place = tuple[str, int]  # epoch and lsn
 
 

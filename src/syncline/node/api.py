@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from syncline.core import errors
 from syncline.core.limits import API_PAGE_RECORDS, JOURNAL_PAGE_RAW
 from syncline.core.ports import RecordQuery, WebMount
-from syncline.core.record import Record
+from syncline.core.record import SEQ_MAX, Record
 from syncline.core.verdict import Reason
 from syncline.formats.records import RECORD_SCHEMA, to_arrow, to_json
 from syncline.node.guard import App, BodyTooLargeError, Guard
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 ARROW: Final = "application/vnd.apache.arrow.stream"
 NDJSON: Final = "application/x-ndjson"
 WAIT_MAX: Final = 60.0
-TEXT_FILTERS: Final = ("protocol", "topic", "kind", "key", "publisher", "verdict")
+TEXT_FILTERS: Final = ("protocol", "topic", "kind", "key", "publisher", "verdict", "reason")
 STATUS: Final[dict[type[errors.SynclineError], int]] = {
     errors.UsageError: 400,
     errors.DecodeError: 400,
@@ -108,6 +108,7 @@ class _Status(_Route):
         return json_response(
             {
                 "node": node.key.peer_id,
+                "name": node.settings.node.name,
                 "epoch": node.journal.epoch,
                 "newest": node.journal.newest(),
                 "state": node.state,
@@ -223,10 +224,12 @@ class _Publish(_Route):
 def record_query(request: Request) -> RecordQuery:
     """The query a request's parameters ask for."""
     given = request.query_params
-    unknown = set(given) - {"epoch", "after", "last", "limit", "wait", *TEXT_FILTERS}
+    unknown = set(given) - {"epoch", "after", "last", "limit", "wait", "seq", *TEXT_FILTERS}
     if unknown:
         raise errors.UsageError(f"unknown parameter {min(unknown)!r}", hint="see docs/api.md")
     filters: dict[str, Any] = {name: given[name] for name in TEXT_FILTERS if name in given}
+    if "seq" in given:
+        filters["seq_from"] = filters["seq_to"] = int(_number(request, "seq", 0, SEQ_MAX))
     after = int(_number(request, "after", 0, 2**63 - 1))
     return RecordQuery(after=after, limit=int(_number(request, "limit", 1_000, API_PAGE_RECORDS)) or 1, **filters)
 

@@ -20,5 +20,5 @@ def mounts(node: Node, lake: Settings | None = None) -> list[WebMount]:
         tables.mount(place),
         lag.mount(node, place),
         satellites.mount(node),
-        pages.mount({openapi.PATH: openapi.document()}),
+        pages.mount({openapi.PATH: openapi.document(), openapi.REASONS: openapi.reasons()}),
     ]

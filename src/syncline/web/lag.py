@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from syncline.core.ports import RecordQuery, WebMount
+from syncline.core.limits import WEB_LAG_RECORDS
+from syncline.core.ports import WebMount
 from syncline.core.settings import Settings
 from syncline.node.api import json_response
 from syncline.node.node import Node
@@ -20,16 +21,21 @@ class Lag:
 
     def __init__(self, node: Node, lake: Settings) -> None:
         self._node, self._lake = node, lake
+        # Of each protocol: what had landed when we looked, and the lsn up to which nothing of it was waiting then. So a
+        # protocol that has fallen silent is not searched for through the whole journal again.
+        self._clear: dict[str, tuple[int, int]] = {}
+        self._lock = anyio.Lock()
 
     async def now(self, request: Request) -> Response:
-        return json_response(await anyio.to_thread.run_sync(self._answer))
+        async with self._lock:
+            return json_response(await anyio.to_thread.run_sync(self._answer))
 
     def _answer(self) -> dict[str, Any]:
         journal = self._node.journal
         newest, sealed = journal.newest(), journal.sealed()
         landed = self._landed()
         # Each protocol has its own chain of segments, so each is looked at for itself.
-        waiting = {name: self._waiting(name, lsn) for name, lsn in {**self._protocols(), **landed}.items()}
+        waiting = {name: self._waiting(name, lsn, newest) for name, lsn in {**self._protocols(), **landed}.items()}
         behind = sum(found["records"] for found in waiting.values())
         oldest = min((found["oldest"] for found in waiting.values() if found["oldest"]), default=None)
         return {
@@ -40,6 +46,7 @@ class Lag:
             "landed": landed,
             "not_landed": {name: found["records"] for name, found in waiting.items()},
             "not_landed_records": behind,
+            "or_more": any(found["records"] >= WEB_LAG_RECORDS for found in waiting.values()),
             "behind_seconds": 0.0 if oldest is None else round((self._node.clock.now() - oldest) / 1e6, 3),
             "has_tables": bool(landed),
         }
@@ -47,10 +54,13 @@ class Lag:
     def _protocols(self) -> dict[str, int]:
         return dict.fromkeys(sorted(self._node.services), 0)
 
-    def _waiting(self, protocol: str, lsn: int) -> dict[str, Any]:
-        """Records of a protocol that have not landed (counted up to a page), and when the oldest of them came."""
-        found = self._node.journal.read(RecordQuery(protocol=protocol, after=lsn, limit=1_000))
-        return {"records": len(found), "oldest": found[0].received_at if found else None}
+    def _waiting(self, protocol: str, landed: int, newest: int) -> dict[str, Any]:
+        """Records of a protocol that have not landed (counted up to a cap), and when the oldest of them came."""
+        known, clear = self._clear.get(protocol, (0, 0))
+        after = max(landed, clear) if landed >= known else landed  # less than before: it is another lake
+        count, first, oldest = self._node.journal.count_after(protocol, after, WEB_LAG_RECORDS)
+        self._clear[protocol] = landed, newest if first is None else first - 1
+        return {"records": count, "oldest": oldest}
 
     def _landed(self) -> dict[str, int]:
         """The newest lsn of each protocol that the lake holds of this journal."""

@@ -15,6 +15,7 @@ from syncline.node.api import ARROW, NDJSON
 
 Part = dict[str, Any]
 PATH: Final = "/api/v1/openapi.json"
+REASONS: Final = "/api/v1/reasons"
 TEXT: Final[Part] = {"type": "string"}
 WHOLE: Final[Part] = {"type": "integer"}
 NUMBER: Final[Part] = {"type": "number"}
@@ -44,11 +45,16 @@ def document() -> Part:
     }
 
 
+def reasons() -> Part:
+    """The closed list of reasons, as a page shows it."""
+    return {"reasons": [{"reason": each.value, "about": each.about, "meaning": each.doc} for each in Reason]}
+
+
 def _core() -> dict[str, Part]:
     filters = [
         _query(name, TEXT, f"only records with this {name}")
-        for name in ("protocol", "topic", "kind", "key", "publisher", "verdict")
-    ]
+        for name in ("protocol", "topic", "kind", "key", "publisher", "verdict", "reason")
+    ] + [_query("seq", _from(0, 2**63 - 1), "only records with this serial, sequence number or height")]
     page = [
         _query("after", _from(0, 2**63 - 1), "start behind this lsn"),
         _query("limit", _from(0, API_PAGE_RECORDS), "at most so many records"),
@@ -65,8 +71,8 @@ def _core() -> dict[str, Part]:
         "syncline-next": {"schema": TEXT, "description": "the `after` of the next request"},
     }
     status = _struct(
-        node=TEXT, epoch=TEXT, newest=WHOLE, state={"enum": ["starting", "ready", "stopping", "stopped"]}, now=WHOLE,
-        started_at=WHOLE, protocols=_list(TEXT), addresses=_list(TEXT), statistics=OBJECT,
+        node=TEXT, name=TEXT, epoch=TEXT, newest=WHOLE, state={"enum": ["starting", "ready", "stopping", "stopped"]},
+        now=WHOLE, started_at=WHOLE, protocols=_list(TEXT), addresses=_list(TEXT), statistics=OBJECT,
     )  # fmt: skip
     one = _struct(record={"$ref": "#/components/schemas/Record"}, decoded=OBJECT, why=OBJECT)
     metrics = _get("Prometheus metrics", TEXT)
@@ -87,6 +93,11 @@ def _core() -> dict[str, Part]:
         },
         "/api/v1/peers": {"get": _get("Who each protocol talks to", _struct(peers=_list(OBJECT)))},
         "/api/v1/publish/{protocol}": {"post": _publish()},
+        REASONS: {
+            "get": _get(
+                "What each reason means", _struct(reasons=_list(_struct(reason=TEXT, about=TEXT, meaning=TEXT)))
+            )
+        },
         PATH: {"get": _get("This document", OBJECT)},
         "/metrics": {"get": metrics},
     }
@@ -115,10 +126,13 @@ def _publish() -> Part:
 
 def _pages() -> dict[str, Part]:
     facts = _struct(name=TEXT, rows=WHOLE, files=WHOLE, bytes=WHOLE, version=WHOLE, doc=TEXT)
-    rows = _struct(table=TEXT, doc=TEXT, total=WHOLE, columns=_list(TEXT), rows=_list(_list({})))
+    rows = _struct(
+        table=TEXT, doc=TEXT, total=WHOLE, newest_by={"type": ["string", "null"]}, columns=_list(TEXT),
+        rows=_list(_list({})),
+    )  # fmt: skip
     lag = _struct(
         epoch=TEXT, newest=WHOLE, sealed=WHOLE, unsealed_records=WHOLE, landed=OBJECT,
-        not_landed=OBJECT, not_landed_records=WHOLE, behind_seconds=NUMBER, has_tables=FLAG,
+        not_landed=OBJECT, not_landed_records=WHOLE, or_more=FLAG, behind_seconds=NUMBER, has_tables=FLAG,
     )  # fmt: skip
     satellite = _struct(
         number=WHOLE, name=TEXT, epoch=WHOLE, publisher=TEXT, record=OBJECT, period_minutes=NUMBER,

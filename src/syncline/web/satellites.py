@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from syncline.core.errors import SynclineError
+from syncline.core.errors import DecodeError, UsageError
 from syncline.core.limits import WEB_SATELLITES, WEB_TRACKS
 from syncline.core.ports import RecordQuery, WebMount
 from syncline.core.record import Record
@@ -54,9 +54,10 @@ class Satellites:
         self._catch_up()
         now = self._node.clock.now()
         fresh = [each for each in self._followed.values() if abs(now - each.orbit.epoch) <= FRESH]
-        shown = [found for each in fresh if (found := _shown(each, now)) is not None]
-        for found, each in zip(shown[-WEB_TRACKS:], fresh[-WEB_TRACKS:], strict=False):
+        placed = [(each, found) for each in fresh if (found := _shown(each, now)) is not None]
+        for each, found in placed[-WEB_TRACKS:]:
             found["track"] = _track(each.orbit, now)
+        shown = sorted((found for _, found in placed), key=lambda found: (found["name"], found["number"]))
         return {"now": now, "satellites": shown, "too_old": len(self._followed) - len(fresh)}
 
     def _catch_up(self) -> None:
@@ -66,12 +67,12 @@ class Satellites:
         if self._after is None:
             newest = journal.newest()
             found = journal.read(msgspec.structs.replace(query, before=newest + 1, descending=True))
-            self._after = newest
             self._take(found[::-1])
+            self._after = newest
             return
         while found := journal.read(msgspec.structs.replace(query, after=self._after)):
-            self._after = found[-1].lsn
             self._take(found)
+            self._after = found[-1].lsn
 
     def _take(self, records: list[Record]) -> None:
         for record in records:
@@ -81,7 +82,7 @@ class Satellites:
             number = elements.get("NORAD_CAT_ID")
             try:
                 orbit = Orbit(elements)
-            except SynclineError:
+            except (UsageError, DecodeError):
                 continue  # a valid message need not be complete enough to propagate
             known = self._followed.get(number)
             if known is None or orbit.epoch >= known.orbit.epoch:

@@ -14,12 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from syncline.core.errors import MissingError, NotFoundError, UsageError
+from syncline.core.limits import WEB_CELL_CHARACTERS, WEB_CELL_ITEMS
 from syncline.core.ports import WebMount
 from syncline.core.settings import Settings
 from syncline.node.api import json_response
 
 ROWS_MAX: Final = 200
-NEWEST_FIRST: Final = ("received_at", "last_at", "seq", "serial")
+NEWEST_FIRST: Final = ("received_at", "last_at", "opened_at", "seq", "serial", "last_lsn")
 
 
 class Tables:
@@ -67,12 +68,20 @@ class Tables:
             raise NotFoundError(f"nothing has landed in {name} yet", hint="run `syncline lake run`")
 
         columns = tables[name].schema.names
-        order = next((f'ORDER BY "{column}" DESC' for column in NEWEST_FIRST if column in columns), "")
+        newest_by = next((column for column in NEWEST_FIRST if column in columns), None)
+        order = f'ORDER BY "{newest_by}" DESC' if newest_by else ""
         with Queries(lake, [tables[name]]) as queries:
             answer = queries.ask(f'SELECT * FROM "{name}" {order} LIMIT {limit}')  # noqa: S608 - a known table's name
         rows = [[_shown(value) for value in row.values()] for row in answer.rows.to_pylist()]
         names = answer.rows.schema.names
-        return {"table": name, "doc": tables[name].doc, "total": facts[0].rows, "columns": names, "rows": rows}
+        return {
+            "table": name,
+            "doc": tables[name].doc,
+            "total": facts[0].rows,
+            "newest_by": newest_by,
+            "columns": names,
+            "rows": rows,
+        }
 
     def _lake(self) -> tuple[Any, dict[str, Any]]:
         try:
@@ -90,4 +99,17 @@ def mount(settings: Settings) -> WebMount:
 
 
 def _shown(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else value
+    """A value as a page shows it: bytes as hex, and of what is long only the beginning. A query gives all of it."""
+    if isinstance(value, bytes):
+        return _cut(value[: WEB_CELL_CHARACTERS // 2].hex(), 2 * len(value))
+    if isinstance(value, str):
+        return _cut(value[:WEB_CELL_CHARACTERS], len(value))
+    if isinstance(value, list | tuple):
+        return [_shown(each) for each in value[:WEB_CELL_ITEMS]]
+    if isinstance(value, dict):
+        return {name: _shown(value[name]) for name in list(value)[:WEB_CELL_ITEMS]}
+    return value
+
+
+def _cut(text: str, whole: int) -> str:
+    return text if len(text) == whole else f"{text}… ({whole - len(text)} more)"

@@ -3,7 +3,12 @@
 const TOKEN = "syncline.token";
 let asked = null;
 
-export class Problem extends Error {}
+export class Problem extends Error {
+  constructor(message, status = 0) { super(message); this.status = status; }
+}
+export class Silence extends Problem {} // nobody answered at all
+
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
 
 export async function get(path, { text = false, signal } = {}) {
   const headers = {};
@@ -14,7 +19,7 @@ export async function get(path, { text = false, signal } = {}) {
     answer = await fetch(path, { headers, signal, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem("The node does not answer. Is it running?");
+    throw new Silence("The node does not answer. Is it running?");
   }
   if (answer.status === 401) {
     await askForToken(Boolean(token));
@@ -23,7 +28,7 @@ export async function get(path, { text = false, signal } = {}) {
   }
   if (!answer.ok) {
     const body = await answer.json().catch(() => ({}));
-    throw new Problem(body.error ? [body.error.message, body.error.hint].filter(Boolean).join("; ") : `The node answered ${answer.status}.`);
+    throw new Problem(body.error ? [body.error.message, body.error.hint].filter(Boolean).join("; ") : `The node answered ${answer.status}.`, answer.status);
   }
   return text ? { text: await answer.text(), headers: answer.headers } : answer.json();
 }
@@ -38,7 +43,8 @@ function askForToken(refused) {
       asked = null;
       given();
     };
-    dialog.oncancel = (event) => event.preventDefault(); // nothing can be shown without it
+    dialog.onclose = () => { if (asked) dialog.showModal(); }; // Escape: nothing can be shown without it
+    dialog.querySelector("input").value = "";
     if (!dialog.open) dialog.showModal();
   });
   return asked;

@@ -1,7 +1,7 @@
 // Routes between pages and keeps the frame around them: navigation, problems, theme.
 
-import { get, Problem } from "./api.js";
-import { pause, replace, short } from "./dom.js";
+import { get, hasToken, Problem, Silence } from "./api.js";
+import { h, pause, replace, short, update } from "./dom.js";
 import * as overview from "./overview.js";
 import * as records from "./records.js";
 import * as peers from "./peers.js";
@@ -17,7 +17,9 @@ function problem(error) {
   const box = document.getElementById("problem");
   if (error && error.name === "AbortError") return;
   box.hidden = !error;
-  replace(box, document.createTextNode(error ? (error instanceof Problem ? error.message : `The page failed: ${error.message}`) : ""));
+  content.classList.toggle("stale", error instanceof Silence); // what is on the page was true a while ago
+  const said = error instanceof Problem ? error.message : `The page failed: ${error?.message}`;
+  update(box, error ? said[0].toUpperCase() + said.slice(1) : ""); // the same words are not read out again
 }
 
 async function show(event) {
@@ -25,27 +27,55 @@ async function show(event) {
   leave = new AbortController();
   const { signal } = leave;
   const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
-  const page = PAGES[name] ?? overview;
+  const page = Object.hasOwn(PAGES, name) ? PAGES[name] : overview;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.page === (name || "overview")) link.setAttribute("aria-current", "page");
+    if (PAGES[link.dataset.page] === page || (page === overview && link.dataset.page === "overview")) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.getElementById("twin").href = page.twin(rest);
   problem(null);
-  replace(content);
-  document.title = `${page.title} · Syncline`;
-  if (event) content.focus({ preventScroll: true }); // a reader of the screen hears that the page is another
+  let stage = h("div");
+  replace(content, stage);
+  titled(page.title);
+  if (event) { content.focus({ preventScroll: true }); scrollTo(0, 0); } // a reader of the screen hears that the page is another
+  const fine = () => { problem(null); if (!stage.isConnected) replace(content, stage); };
   while (!signal.aborted) {
     try {
-      await page.show(content, rest, signal, () => problem(null));
+      await page.show(stage, rest, signal, fine);
       return;
     } catch (error) {
       if (signal.aborted) return;
       problem(error);
       await pause(2000);
+      stage = h("div"); // what was there stays to be read until the node answers again
     }
   }
 }
+
+function titled(title, name = document.getElementById("name").textContent) {
+  document.title = [title, name, "Syncline"].filter(Boolean).join(" · ");
+}
+
+async function introduce() {
+  while (true) {
+    try {
+      const status = await get("api/v1/status");
+      document.getElementById("name").textContent = status.name;
+      document.getElementById("who").textContent = `node ${short(status.node)}, epoch ${status.epoch}`;
+      return titled(document.title.split(" · ")[0]);
+    } catch { await pause(3000); }
+  }
+}
+
+// A browser sends no token with a link, so the page fetches what is behind it.
+document.getElementById("twin").addEventListener("click", async (event) => {
+  if (!hasToken()) return;
+  event.preventDefault();
+  try {
+    const { text } = await get(event.currentTarget.href, { text: true });
+    location.assign(URL.createObjectURL(new Blob([text], { type: "application/json" })));
+  } catch (error) { problem(error); }
+});
 
 function decoded(part) {
   try { return decodeURIComponent(part); } catch { return part; }
@@ -67,4 +97,4 @@ if (theme === "light" || theme === "dark") root.dataset.theme = theme;
 
 addEventListener("hashchange", show);
 show();
-get("api/v1/status").then((status) => replace(document.getElementById("who"), document.createTextNode(`node ${short(status.node)}, epoch ${status.epoch}`))).catch(() => {});
+introduce();

@@ -4,7 +4,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) node[name] = value; // a property, so that `update` can hand it on
     else if (name === "style") node.style.cssText = value; // through the object model: the page's policy forbids style attributes
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, String(value));
@@ -31,13 +31,25 @@ export function table(columns, rows, empty = "nothing yet", label = "table") {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 
-// A table drawn anew in place keeps where it was scrolled to and whether it has the keyboard.
-export function redraw(place, drawn) {
-  const old = place.querySelector(".scroll");
-  const kept = old ? { left: old.scrollLeft, focus: document.activeElement === old } : null;
-  replace(place, drawn);
-  const now = place.querySelector(".scroll");
-  if (kept && now) { now.scrollLeft = kept.left; if (kept.focus) now.focus({ preventScroll: true }); }
+// Makes a place look like what was drawn anew, touching only what differs: the keyboard, a selection, a tooltip and
+// where something is scrolled to stay as the reader has them, though the page draws itself every second.
+export function update(place, ...drawn) {
+  const wanted = drawn.flat(Infinity).filter((each) => each || each === 0).map((each) => (each instanceof Node ? each : document.createTextNode(String(each))));
+  wanted.forEach((child, i) => {
+    const old = place.childNodes[i];
+    if (!old) place.append(child);
+    else if (old.nodeName !== child.nodeName) old.replaceWith(child);
+    else if (old instanceof Text) { if (old.data !== child.data) old.data = child.data; }
+    else { alike(old, child); update(old, [...child.childNodes]); }
+  });
+  while (place.childNodes.length > wanted.length) place.lastChild.remove();
+}
+
+function alike(old, child) {
+  for (const { name } of [...old.attributes]) if (!child.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of child.attributes) if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (old.style.cssText !== child.style.cssText) old.style.cssText = child.style.cssText;
+  old.onclick = child.onclick;
 }
 
 export const card = (title, ...children) => h("section", { class: "card", "aria-label": title }, h("h2", {}, title), children);
@@ -65,4 +77,5 @@ export function span(seconds) {
 
 export const PROTOCOLS = ["sds", "sdsp", "relay", "svs", "shrex"];
 export const colour = (protocol) => `var(--p${PROTOCOLS.includes(protocol) ? PROTOCOLS.indexOf(protocol) : 5})`;
+export const time = (text) => text.slice(11, 23);
 export const short = (name) => (name && name.length > 16 ? `${name.slice(0, 6)}…${name.slice(-6)}` : name ?? "");

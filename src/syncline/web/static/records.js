@@ -1,21 +1,24 @@
 // Records: the live stream with filters, and one record's bytes, meaning and verdict.
 
 import { get, records as fetchRecords } from "./api.js";
-import { card, count, facts, h, json, pause, PROTOCOLS, replace, short, tag, wide } from "./dom.js";
+import { card, count, facts, h, pause, PROTOCOLS, replace, short, tag, time, wide } from "./dom.js";
+import { hex, linked } from "./bytes.js";
 
 export const title = "Records";
 export const twin = ([epoch, lsn]) => (lsn ? `api/v1/records/${encodeURIComponent(epoch)}/${lsn}` : `api/v1/records${epoch ? `${epoch}&` : "?"}last=100`);
 const SHOWN = 200;
-const CHOICES = { protocol: PROTOCOLS, verdict: ["accept", "reject", "ignore"] };
-const FILTERS = ["protocol", "verdict", "kind", "topic", "key", "publisher"];
+const FILTERS = ["protocol", "verdict", "reason", "kind", "topic", "key", "publisher"];
+const HEAD = [["time"], ["protocol"], ["", "received or sent"], ["verdict"], ["reason"], ["topic"], ["key", "what it is about"], ["seq", "serial, sequence number or height"], ["bytes"], ["peer", "who handed it over"]];
 
 export async function show(content, [epoch, lsn], signal, fine) {
-  if (lsn) return one(content, epoch, lsn, signal);
+  if (lsn) return one(content, epoch, lsn, signal, fine);
   return stream(content, epoch ?? "", signal, fine);
 }
 
 async function stream(content, given, signal, fine) {
   const wanted = new URLSearchParams(given.replace(/^\?/, ""));
+  const { reasons } = await get("api/v1/reasons", { signal });
+  const choices = { protocol: PROTOCOLS, verdict: ["accept", "reject", "ignore"], reason: reasons.map((each) => each.reason) };
   let paused = false;
   const go = (event) => {
     event?.preventDefault();
@@ -23,9 +26,9 @@ async function stream(content, given, signal, fine) {
     location.hash = chosen.length ? `#/records/?${new URLSearchParams(chosen)}` : "#/records";
   };
   const hold = h("button", { type: "button", "aria-pressed": "false", onclick: () => { paused = !paused; hold.setAttribute("aria-pressed", paused); hold.textContent = paused ? "Go on" : "Pause"; } }, "Pause");
-  const form = h("form", { class: "filters", onsubmit: go }, FILTERS.map((name) => h("label", {}, name, field(name, wanted.get(name) ?? "", go))), h("button", {}, "Filter"), hold);
+  const form = h("form", { class: "filters", onsubmit: go }, FILTERS.map((name) => h("label", {}, name, field(name, wanted.get(name) ?? "", choices[name], go))), h("button", {}, "Filter"), hold, given ? h("a", { href: "#/records" }, "Show all") : null);
   const body = h("tbody");
-  const head = ["time", "protocol", "", "verdict", "reason", "topic", "about", "seq", "bytes", "from"].map((name) => h("th", { scope: "col" }, name));
+  const head = HEAD.map(([name, about]) => h("th", { scope: "col", title: about, "aria-label": name ? null : about, class: name === "bytes" ? "number" : null }, name));
   const empty = h("p", { class: "empty" }, "no record matches yet; waiting…");
   replace(content, h("h1", {}, "Records"), form, h("div", { class: "card scroll", tabindex: "0", role: "region", "aria-label": "records" }, h("table", { class: "stream" }, h("thead", {}, h("tr", {}, head)), body), empty));
   const filters = Object.fromEntries([...wanted].filter(([name]) => FILTERS.includes(name)));
@@ -41,36 +44,36 @@ async function stream(content, given, signal, fine) {
   }
 }
 
-function field(name, value, changed) {
-  if (!CHOICES[name]) return h("input", { name, value, size: name === "kind" ? 8 : 12, autocomplete: "off", spellcheck: "false" });
-  return h("select", { name, onchange: changed }, ["", ...CHOICES[name]].map((each) => h("option", { value: each, selected: each === value }, each || "all")));
+function field(name, value, choices, changed) {
+  if (!choices) return h("input", { name, value, size: name === "kind" ? 6 : 9, autocomplete: "off", spellcheck: "false" });
+  return h("select", { name, onchange: changed }, ["", ...choices].map((each) => h("option", { value: each, selected: each === value }, each || "all")));
 }
 
 function row(record) {
-  const link = h("a", { href: `#/records/${encodeURIComponent(record.epoch)}/${record.lsn}` }, record.received_at.slice(11, 23));
+  const link = h("a", { href: `#/records/${encodeURIComponent(record.epoch)}/${record.lsn}` }, time(record.received_at));
   const bytes = record.raw ? Math.floor((record.raw.length * 3) / 4) - (record.raw.endsWith("==") ? 2 : record.raw.endsWith("=") ? 1 : 0) : 0;
-  return h("tr", { class: "fresh" }, [link, tag(record.protocol), h("span", { title: record.direction === "out" ? "sent" : "received" }, record.direction === "out" ? "↑" : "↓"), h("span", { class: record.verdict }, record.verdict), record.reason ?? "", brief(record.topic), brief(record.key), record.seq ?? "", bytes ? count(bytes) : "", brief(record.peer)].map((cell) => h("td", {}, cell)));
+  const way = record.direction === "out" ? "sent" : "received";
+  const cells = [link, tag(record.protocol), h("span", { title: way, role: "img", "aria-label": way }, record.direction === "out" ? "↑" : "↓"), h("span", { class: record.verdict }, record.verdict), record.reason ?? "", brief(record.topic), brief(record.key), record.seq ?? "", bytes ? count(bytes) : "", brief(record.peer)];
+  return h("tr", { class: "fresh" }, cells.map((cell, i) => h("td", { class: HEAD[i][0] === "bytes" ? "number" : null }, cell)));
 }
 
 const brief = (text) => h("span", { title: text }, short(text));
 
-async function one(content, epoch, lsn, signal) {
-  const { record, decoded, why } = await get(`api/v1/records/${encodeURIComponent(epoch)}/${lsn}`, { signal });
-  const raw = record.raw ? Uint8Array.from(atob(record.raw), (c) => c.charCodeAt(0)) : new Uint8Array();
-  const { raw: _, ...rest } = record;
-  const verdict = h("p", {}, h("strong", { class: record.verdict }, record.verdict), why.reason ? ` — ${why.reason}: ${why.meaning} (about its ${why.about})` : " — it met every rule of its protocol");
+async function one(content, epoch, lsn, signal, fine) {
   const near = (step, word) => h("a", { href: `#/records/${encodeURIComponent(epoch)}/${Number(lsn) + step}` }, word);
-  replace(content, h("h1", {}, "Record ", h("span", { class: "mono" }, short(record.node), "/", record.epoch, "/", record.lsn)), h("p", { class: "links" }, h("a", { href: "#/records" }, "all records"), Number(lsn) > 1 ? near(-1, "← earlier") : null, near(1, "later →")),
-    h("div", { class: "grid" }, wide("Why", verdict), card("Decoded", Object.keys(decoded).length ? json(decoded) : h("p", { class: "empty" }, "nothing to decode: no bytes were kept")), card(`Raw, ${count(raw.length)} bytes`, h("pre", { tabindex: "0", class: "hex" }, hex(raw))), wide("Kept", facts(Object.fromEntries(Object.entries(rest).map(([k, v]) => [k, v === null || v === "" ? "–" : v]))))));
+  replace(content, h("h1", {}, "Record ", h("span", { class: "mono" }, lsn)), h("p", { class: "links" }, h("a", { href: "#/records" }, "all records"), Number(lsn) > 1 ? near(-1, "← earlier") : null, near(1, "later →")));
+  const { record, decoded, why } = await get(`api/v1/records/${encodeURIComponent(epoch)}/${lsn}`, { signal });
+  fine();
+  const raw = record.raw ? Uint8Array.from(atob(record.raw), (c) => c.charCodeAt(0)) : new Uint8Array();
+  const verdict = h("p", {}, tag(record.protocol), " ", h("strong", { class: record.verdict }, record.verdict), why.reason ? [" — ", h("b", {}, why.reason), `: ${why.meaning}. ${about(why)}`] : " — it met every rule of its protocol.");
+  const bytes = hex(raw);
+  const meaning = Object.keys(decoded).length ? linked(decoded, raw, bytes) : h("p", { class: "empty" }, "nothing to decode: no bytes were kept");
+  content.append(h("div", { class: "grid" }, wide("Why", verdict), card("Decoded", meaning), card(`Raw, ${count(raw.length)} bytes`, bytes), wide("Kept", facts(kept(record)))));
 }
 
-function hex(bytes) {
-  const lines = [];
-  for (let at = 0; at < Math.min(bytes.length, 16384); at += 16) {
-    const part = [...bytes.subarray(at, at + 16)];
-    const text = part.map((b) => (b >= 32 && b < 127 ? String.fromCharCode(b) : "·")).join("");
-    lines.push(`${at.toString(16).padStart(6, "0")}  ${part.map((b) => b.toString(16).padStart(2, "0")).join(" ").padEnd(48)} ${text}`);
-  }
-  if (bytes.length > 16384) lines.push(`… ${count(bytes.length - 16384)} more`);
-  return lines.join("\n") || "nothing kept: an ignored message leaves no bytes";
+const about = (why) => (why.about === "content" ? "It follows from the bytes, so everybody who has them comes to the same verdict." : "It depends on what the node knew when they came.");
+
+// What it can be found by leads to everything like it.
+function kept({ raw: _, ...rest }) {
+  return Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, value === null || value === "" ? "–" : FILTERS.includes(name) ? h("a", { href: `#/records/?${new URLSearchParams({ [name]: value })}` }, value) : value]));
 }
