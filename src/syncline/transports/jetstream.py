@@ -7,6 +7,7 @@ it is opened, is in `nats`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,6 +54,11 @@ class Outgoing(msgspec.Struct):
     expect_serial: int | None
     outcome: SynclineError | bool | None = None
 
+    @property
+    def name(self) -> str:
+        """What JetStream tells repeats by. It does so in the whole stream, and another subject makes another publish."""
+        return f"{self.dedupe_id}-{hashlib.blake2b(self.subject.encode(), digest_size=8).hexdigest()}"
+
 
 class _Tip(msgspec.Struct, frozen=True):
     """The newest message of a subject."""
@@ -61,7 +67,7 @@ class _Tip(msgspec.Struct, frozen=True):
     sequence: int
     base: int | None  # the sequence of its full frame, if known
     base_serial: int
-    dedupe_id: str
+    name: str  # as `Outgoing.name`
 
 
 class Remote:
@@ -148,10 +154,10 @@ class Remote:
 
     async def _publish(self, item: Outgoing, tip: _Tip | None) -> _Tip:
         header = header_of(item.payload)
-        if tip is not None and tip.dedupe_id == item.dedupe_id:
+        if tip is not None and tip.name == item.name:
             return tip  # an answer was lost; the frame is there
         newest = -1 if tip is None else tip.serial
-        headers = {api.Header.MSG_ID.value: item.dedupe_id}
+        headers = {api.Header.MSG_ID.value: item.name}
         if item.expect_serial is not None:
             if newest != item.expect_serial:
                 raise ConflictError(f"the newest frame is {newest}, not {item.expect_serial}", about=header.uid)
@@ -161,7 +167,7 @@ class Remote:
             headers[BASE_HEADER] = str(base)
         answer = await self._jetstream.publish(item.subject, item.payload, headers=headers)
         own_base = answer.seq if header.base == header.serial else base
-        return _Tip(header.serial, answer.seq, own_base, header.base, item.dedupe_id)
+        return _Tip(header.serial, answer.seq, own_base, header.base, item.name)
 
     async def _tip(self, subject: str) -> _Tip | None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -341,15 +342,18 @@ async def test_an_error_of_the_users_block_is_not_wrapped() -> None:
             print(1 / 0)
 
 
+class Flaky(MemoryHub):
+    """A hub that can be out of reach."""
+
+    up = True
+
+    async def publish(self, topic: str, payload: bytes, *, dedupe_id: str, expect_serial: int | None) -> None:
+        if not self.up:
+            raise UnreachableError("down")
+        await super().publish(topic, payload, dedupe_id=dedupe_id, expect_serial=expect_serial)
+
+
 async def test_a_frame_that_could_not_be_sent_goes_out_before_the_next() -> None:
-    class Flaky(MemoryHub):
-        up = True
-
-        async def publish(self, topic: str, payload: bytes, *, dedupe_id: str, expect_serial: int | None) -> None:
-            if not self.up:
-                raise UnreachableError("down")
-            await super().publish(topic, payload, dedupe_id=dedupe_id, expect_serial=expect_serial)
-
     hub = Flaky()
     async with Publisher(hub, policy=DELTAS) as publisher:
         sat = await publisher.create({"n": 0})
@@ -363,6 +367,40 @@ async def test_a_frame_that_could_not_be_sent_goes_out_before_the_next() -> None
         assert await sat.update({"n": 2}) == 2
         sent = [json.loads(raw) for raw in await hub.replay(sat.uid, uid=sat.uid, first=0, last=9)]
         assert [frame["serial"] for frame in sent] == [0, 1, 2]
+
+
+async def test_following_a_frozen_object_from_its_end_is_over_at_once() -> None:
+    hub = MemoryHub()
+    async with Publisher(hub) as publisher:
+        sat = await publisher.create({"n": 0}, uid="sat-1")
+        await sat.freeze()
+    async with follow(hub, "sat-1") as object:
+        assert [type(event) for event in [event async for event in object]] == [Ready, Frozen]
+        last = object.state
+    with anyio.fail_after(1):
+        async with follow(hub, "sat-1", state=last) as object:
+            assert [event async for event in object] == []
+            assert (object.status, object.value) == (Status.FROZEN, {"n": 0})
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_an_object_whose_first_frame_could_not_be_sent_can_be_had_once_the_transport_is_back(
+    tmp_path: Path, durable: bool
+) -> None:
+    hub = Flaky()
+    hub.up = False
+    async with Publisher(hub, state=tmp_path if durable else None) as publisher:
+        with pytest.raises(UnreachableError):
+            await publisher.create({"n": 0}, uid="sat-1")
+        hub.up = True
+        if durable:
+            with pytest.raises(ConflictError):
+                await publisher.create({"n": 0}, uid="sat-1")
+            sat = await publisher.open("sat-1")
+        else:
+            sat = await publisher.create({"n": 0}, uid="sat-1")
+        assert await sat.update({"n": 1}) == 1
+        assert len(await hub.replay("sat-1", uid="sat-1", first=0, last=9)) == 2
 
 
 async def test_updates_of_many_tasks_get_serials_one_after_the_other() -> None:

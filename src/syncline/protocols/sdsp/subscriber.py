@@ -70,8 +70,8 @@ class FollowedObject:
         self._inbox = inbox
         self._until_frozen = until_frozen
         self._events: list[UserEvent] = []
-        self._over = False
         known = session.state
+        self._over = until_frozen and known is not None and known.frozen
         self._weight = 0 if known is None else len(object_to_bytes(known.value, known.kind))
 
     @property
