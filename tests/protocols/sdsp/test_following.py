@@ -314,6 +314,17 @@ async def test_an_address_in_a_private_network_is_not_fetched_for_a_stranger() -
         assert "which is not public" in stale.detail
 
 
+async def test_an_address_that_is_none_stops_nobody() -> None:
+    hub = MemoryHub()
+    await send(hub, {"uid": "sat-1", "serial": 0, "dataUri": "http://xn--/"})
+    async with follow(hub, "sat-1", topic="sats", history=[]) as object:
+        [stale] = await heard(object, 1)
+        assert isinstance(stale, Stale)
+        assert (stale.serial, stale.cause) == (0, Cause.DATA_UNAVAILABLE)
+        await send(hub, {"uid": "sat-1", "serial": 1, "data": 1})
+        assert await heard(object, 1) == [Ready(1, 1)]
+
+
 async def test_text_and_binary_objects_are_followed_too() -> None:
     hub = MemoryHub()
     async with Publisher(hub, policy=DELTAS) as publisher:

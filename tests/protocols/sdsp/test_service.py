@@ -15,6 +15,7 @@ import apsw
 import httpx
 import pytest
 
+from syncline.core import limits
 from syncline.core.errors import ConflictError, RefusedError, UnavailableError
 from syncline.core.keys import NodeKey
 from syncline.core.limits import HOUR
@@ -344,6 +345,21 @@ def test_memory_holds_a_bounded_number_of_objects(tmp_path: Path) -> None:
             assert node.node.service("sdsp").statistics()["objects_live"] == 3
     finally:
         node.stop()
+
+
+def test_memory_holds_a_bounded_number_of_bytes(
+    served: NodeThread, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (shelf, limits):
+        monkeypatch.setattr(module, "SDSP_LIVE_BYTES", 100_000)
+    for n in range(10):
+        publish(client, uid=f"o{n}", data=f"{n}" * 30_000)
+    service = served.node.service("sdsp")
+    assert isinstance(service, SdspService)
+    publish(client, uid="small", data="s")
+    assert list(service._sessions) == ["o7", "o8", "o9", "small"]
+    assert sum(live.weight for live in service.shelf._live.values()) <= 100_000
+    assert [publish(client, uid=f"o{n}", data=f"{n}" * 30_000 + "!")["ver"] for n in range(10)] == [1] * 10
 
 
 def test_a_chain_of_deltas_without_end_is_not_rebuilt(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
