@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from syncline.core.errors import ConflictError, FrozenError, UnreachableError
+from syncline.core.errors import ConflictError, FrozenError, UnreachableError, UsageError
 from syncline.networks.fetch import FetchPolicy
 from syncline.protocols.sdsp.plugins import Start
 from syncline.protocols.sdsp.publisher import Publisher, dedupe_id
@@ -285,6 +285,12 @@ async def test_frames_of_strangers_other_objects_and_rubbish_are_counted_and_not
         assert await heard(object, 2) == [Ready(0, 0), Update(1, 0, 1)]
         counts = object.statistics()
         assert (counts["malformed"], counts["foreign"], counts["strangers"]) == (1, 1, 1)
+        assert object.publisher == "alice"
+    async with follow(Scripted(frames, vouching), "sat-1", publisher="mallory") as object:
+        assert await heard(object, 1) == [Ready(1, 666)]
+    with pytest.raises(UsageError, match="proves no names"):
+        async with follow(MemoryHub(), "sat-1", publisher="alice"):
+            pass
 
 
 async def test_an_object_too_large_for_the_transport_goes_through_object_storage() -> None:

@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import structs
 
-from syncline.core.errors import DecodeError, SynclineError
+from syncline.core.errors import DecodeError, SynclineError, UsageError
 from syncline.core.limits import SDSP_HEAVY_BYTES, SDSP_HEAVY_FRAMES, SDSP_INBOX
 from syncline.networks.background import background
 from syncline.networks.fetch import Fetcher, FetchPolicy
@@ -92,6 +92,11 @@ class FollowedObject:
     def status(self) -> Status:
         return self._session.status
 
+    @property
+    def publisher(self) -> str:
+        """Whom the object is pinned to; empty where the transport proves no names, or nothing came yet."""
+        return self._fetching.publisher
+
     def statistics(self) -> dict[str, int]:
         return {**self._session.statistics(), **self._fetching.counts}
 
@@ -154,13 +159,14 @@ class _Fetching:
         history: History,
         fetcher: Fetcher,
         storage: ObjectStorage | None,
+        publisher: str,
     ) -> None:
         self._tasks = tasks
         self._inbox = inbox
         self._history = history
         self._fetcher = fetcher
         self._storage = storage
-        self._publisher = ""
+        self.publisher = publisher
         self.counts = {"malformed": 0, "foreign": 0, "strangers": 0}
 
     def start(self, errand: AskHistory | LoadData) -> None:
@@ -188,8 +194,8 @@ class _Fetching:
         if frame.uid != uid:
             self.counts["foreign"] += 1
             return None
-        self._publisher = self._publisher or delivery.publisher
-        if delivery.publisher != self._publisher:
+        self.publisher = self.publisher or delivery.publisher
+        if delivery.publisher != self.publisher:
             self.counts["strangers"] += 1
             return None
         return frame
@@ -219,6 +225,7 @@ async def follow(
     *,
     topic: str | None = None,
     state: State | None = None,
+    publisher: str = "",
     until_frozen: bool = True,
     following: Following | None = None,
     history: Sequence[str | History] | None = None,
@@ -229,27 +236,31 @@ async def follow(
 ) -> AsyncIterator[FollowedObject]:
     """Follow the object `uid` on a transport, given as such or by its URL (`options` are then the transport's).
 
-    `topic` is the uid itself unless the publisher chose another; nodes need none. With `state`, go on after it. The loop
-    ends when the object is frozen, unless `until_frozen` is False. `history` are plug-ins, or their names, in the order
-    they are asked; by default a frame's historyUri, then the transport.
+    `topic` is the uid itself unless the publisher chose another; nodes need none. With `state`, go on after it. Where the
+    transport proves who published, the object stays with `publisher`, or with whoever comes first. The loop ends when the
+    object is frozen, unless `until_frozen` is False. `history` are plug-ins, or their names, in the order they are asked;
+    by default a frame's historyUri, then the transport.
     """
     opening = open_transport(where, **options) if isinstance(where, str) else nullcontext(where)
     fetcher = fetch if isinstance(fetch, Fetcher) else Fetcher(fetch)
-    inbox, outbox = anyio.create_memory_object_stream[Event | SynclineError](SDSP_INBOX)
-    async with opening as transport, background() as tasks:
+    async with opening as transport:
+        if publisher and not transport.capabilities.authenticated:
+            raise UsageError("this transport proves no names", hint="leave out `publisher`", about=uid)
         channel = uid if topic is None else topic
-        ground = HistoryGround(topic=channel, transport=transport, fetcher=fetcher)
-        errands = _Fetching(tasks, inbox, Histories(_chosen(history, ground)), fetcher, storage)
+        histories = Histories(_chosen(history, HistoryGround(topic=channel, transport=transport, fetcher=fetcher)))
         chosen = following or Following(
             serial_jump=None if transport.capabilities.authenticated else Following().serial_jump
         )
         session = SubscriberSession(
             uid, deltas or Deltas.installed(), random=random.random, state=state, following=chosen
         )
+        inbox, outbox = anyio.create_memory_object_stream[Event | SynclineError](SDSP_INBOX)
         with inbox, outbox:
-            start = Start(uid=uid, after=None if state is None else state.serial)
-            tasks.start_soon(errands.listen, transport, channel, start)
-            yield FollowedObject(session, errands, outbox, until_frozen)
+            async with background() as tasks:
+                errands = _Fetching(tasks, inbox, histories, fetcher, storage, publisher)
+                start = Start(uid=uid, after=None if state is None else state.serial)
+                tasks.start_soon(errands.listen, transport, channel, start)
+                yield FollowedObject(session, errands, outbox, until_frozen)
 
 
 def _chosen(history: Sequence[str | History] | None, ground: HistoryGround) -> list[History]:
