@@ -83,7 +83,9 @@ async def test_an_entry_that_did_not_fit_on_the_disk_leaves_nothing_behind(tmp_p
 
 
 async def test_a_publisher_whose_disk_is_full_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with Publisher(MemoryHub(), state=tmp_path, policy=Policy(delta_ratio=1e9, cumulative_ratio=1e9)) as publisher:
+    async with Publisher(
+        MemoryHub(), state=tmp_path, policy=Policy(delta_ratio=1e9, cumulative_ratio=1e9)
+    ) as publisher:
         sat = await publisher.create({"n": 0}, uid="a")
         [path] = tmp_path.glob("*.sdsp")
         with files_of_at_most(path.stat().st_size + 9), pytest.raises(UnavailableError):

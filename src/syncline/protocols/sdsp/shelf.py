@@ -130,7 +130,8 @@ class Shelf:
         return by_serial
 
     async def _older(self, uid: str, tip: Tip | None, query: RecordQuery) -> dict[int, bytes]:
-        assert query.seq_from is not None and query.seq_to is not None
+        assert query.seq_from is not None
+        assert query.seq_to is not None
         if tip is not None and tip.base <= query.seq_from <= tip.kept:
             last = min(query.seq_to, tip.kept)
             return await anyio.to_thread.run_sync(self.tips.kept, uid, query.seq_from, last)

@@ -24,6 +24,7 @@ from msgspec import structs
 
 from syncline.core.errors import DecodeError, SynclineError, UsageError
 from syncline.core.limits import SDSP_HEAVY_BYTES, SDSP_HEAVY_FRAMES, SDSP_INBOX
+from syncline.core.ports import RecordReader
 from syncline.networks.background import background
 from syncline.networks.fetch import Fetcher, FetchPolicy
 from syncline.protocols.sdsp.deltas import Deltas
@@ -178,11 +179,23 @@ class _Fetching:
     async def listen(self, transport: Transport, topic: str, start: Start) -> None:
         try:
             async with transport.subscribe(topic, start) as deliveries:
+                if start.after is None and not transport.capabilities.history:
+                    await self._begin(start.uid)
                 async for delivery in deliveries:
                     if (frame := self._frame(delivery, start.uid)) is not None:
                         await self._inbox.send(FrameReceived(frame, len(delivery.payload)))
         except SynclineError as error:
             await self._inbox.send(error)
+
+    async def _begin(self, uid: str) -> None:
+        """Where the transport does not: tell of the last published frame, if a history knows it."""
+        try:
+            payload = await self._history.last(uid)
+            frame = None if payload is None else decode(payload)
+        except SynclineError:
+            return  # SDSP: then it waits for the first frame to be delivered
+        if payload is not None and frame is not None and frame.uid == uid:
+            await self._inbox.send(FrameReceived(frame, len(payload)))
 
     def _frame(self, delivery: Delivery, uid: str) -> Frame | None:
         """The frame, if it is one, of this object, by the publisher that the object is pinned to."""
@@ -229,6 +242,7 @@ async def follow(
     until_frozen: bool = True,
     following: Following | None = None,
     history: Sequence[str | History] | None = None,
+    records: RecordReader | None = None,
     storage: ObjectStorage | None = None,
     fetch: FetchPolicy | Fetcher | None = None,
     deltas: Deltas | None = None,
@@ -239,7 +253,7 @@ async def follow(
     `topic` is the uid itself unless the publisher chose another; nodes need none. With `state`, go on after it. Where the
     transport proves who published, the object stays with `publisher`, or with whoever comes first. The loop ends when the
     object is frozen, unless `until_frozen` is False. `history` are plug-ins, or their names, in the order they are asked;
-    by default a frame's historyUri, then the transport.
+    by default a frame's historyUri (`uri`), then the transport (`transport`); `journal` reads `records`, a node's journal.
     """
     opening = open_transport(where, **options) if isinstance(where, str) else nullcontext(where)
     fetcher = fetch if isinstance(fetch, Fetcher) else Fetcher(fetch)
@@ -247,13 +261,14 @@ async def follow(
         if publisher and not transport.capabilities.authenticated:
             raise UsageError("this transport proves no names", hint="leave out `publisher`", about=uid)
         channel = uid if topic is None else topic
-        histories = Histories(_chosen(history, HistoryGround(topic=channel, transport=transport, fetcher=fetcher)))
+        ground = HistoryGround(topic=channel, transport=transport, fetcher=fetcher, records=records)
         chosen = following or Following(
             serial_jump=None if transport.capabilities.authenticated else Following().serial_jump
         )
         session = SubscriberSession(
             uid, deltas or Deltas.installed(), random=random.random, state=state, following=chosen
         )
+        histories = Histories(_chosen(history, ground))
         inbox, outbox = anyio.create_memory_object_stream[Event | SynclineError](SDSP_INBOX)
         with inbox, outbox:
             async with background() as tasks:
