@@ -64,6 +64,23 @@ async def test_an_own_stream_keeps_its_own_objects(nats_server: NatsServer) -> N
         assert await other.newest("t", uid="apart") == full("apart", 0)
 
 
+async def test_the_server_itself_refuses_a_publisher_that_has_not_heard_of_another(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_nats(nats_server.url) as one, open_nats(nats_server.url) as two:
+        await one.publish("t", full("raced", 0), dedupe_id="raced/0", expect_serial=-1)
+        seen = await one._portal.call(one._remote._tip, one._remote.subject("t", "raced"))
+        await two.publish("t", delta("raced", 1, 1), dedupe_id="raced/1/two", expect_serial=0)
+
+        async def before(subject: str) -> object:
+            return seen
+
+        monkeypatch.setattr(one._remote, "_tip", before)  # the other one was quicker than our next step
+        with pytest.raises(ConflictError, match="somebody else published first"):
+            await one.publish("t", full("raced", 1), dedupe_id="raced/1/one", expect_serial=0)
+        assert await two.replay("t", uid="raced", first=0, last=9) == [full("raced", 0), delta("raced", 1, 1)]
+
+
 async def test_what_others_publish_that_is_no_frame_hides_no_frame(nats_server: NatsServer) -> None:
     async with open_nats(nats_server.url) as transport:
         await transport.publish("t", full("dirty", 0), dedupe_id="dirty/0", expect_serial=-1)
