@@ -163,6 +163,8 @@ async def test_many_publishes_at_once_all_arrive_in_order(transport: Transport, 
             tasks.start_soon(one, name)
     for name in names:
         assert serials(await transport.replay("sats/low.orbit", uid=name, first=0, last=99)) == list(range(10))
+    async with transport.subscribe("sats/low.orbit", Start(uid=names[0], after=0)) as deliveries:
+        assert await some(deliveries, 9) == list(range(1, 10))
 
 
 async def test_a_cancelled_publish_does_not_keep_others_waiting(transport: Transport, uid: str) -> None:
