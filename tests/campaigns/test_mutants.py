@@ -74,7 +74,7 @@ def test_every_mutant_can_be_made_and_names_a_test_that_exists() -> None:
         source = (ROOT / "src/syncline" / mutant.path).read_text()
         assert source.count(mutant.old) == 1, f"{mutant}: {source.count(mutant.old)} places"
         file, _, test = mutant.where.partition("::")
-        function = test.partition("[")[0]
+        function = test.partition("[")[0].rpartition("::")[2]
         assert re.search(rf"def {function}\b", (ROOT / file).read_text()), str(mutant)
 
 

@@ -77,6 +77,7 @@ def test_an_object_is_published_read_compared_and_frozen(shell: Shell) -> None:
         ("update", 2),
         ("frozen", 3),
     ]
+    assert shell.json("sdsp", "watch", "sat-1", "--after", "3") == []  # it was frozen there
     rest = shell.json("sdsp", "watch", "sat-1", "--after", "1")
     assert [(event["type"], event["serial"]) for event in rest] == [("update", 2), ("frozen", 3)]
     assert shell("sdsp", "watch", "sat-1").splitlines()[-1].startswith("     3  frozen  {")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from syncline.core.errors import NotFoundError, RefusedError, UnavailableError, UnreachableError
+from syncline.core.errors import NotFoundError, RefusedError, SettingsError, UnavailableError, UnreachableError
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Reason
 from syncline.networks.fetch import Fetched, Fetcher, FetchPolicy
@@ -196,11 +196,18 @@ async def test_redirects_end_after_a_few() -> None:
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "gopher://x/", "http:///nohost", "not a url", "http://[::1"])
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "gopher://x/", "http:///nohost", "not a url", "http://[::1", "http://xn--/", ""]
+)
 async def test_other_schemes_and_broken_urls_are_refused(url: str) -> None:
     with pytest.raises(RefusedError) as refused:
         await fetcher().fetch(url)
     assert refused.value.reason is Reason.FORBIDDEN_ADDRESS
+
+
+def test_an_allowed_network_that_is_none_is_said_at_once() -> None:
+    with pytest.raises(SettingsError, match="not a network"):
+        Fetcher(FetchPolicy(allowed=("10.0.0.0/8", "banana")))
 
 
 async def test_a_password_in_a_url_is_not_repeated_in_the_error() -> None:

@@ -140,6 +140,18 @@ async def test_objects_and_topics_are_kept_apart(transport: Transport, uid: str,
     assert serials(await transport.replay("sats/low.orbit", uid=uid, first=0, last=9)) == [0]
 
 
+async def test_the_same_frame_on_another_topic_is_not_a_repeat(
+    transport: Transport, uid: str, sees_topics: bool
+) -> None:
+    await put(transport, full(uid, 0), f"{uid}/0", -1)
+    if sees_topics:
+        await transport.publish("other", full(uid, 0), dedupe_id=f"{uid}/0", expect_serial=-1)
+        assert serials(await transport.replay("other", uid=uid, first=0, last=9)) == [0]
+        await transport.publish("other", delta(uid, 1, 1), dedupe_id=f"{uid}/1", expect_serial=0)
+        assert serials(await transport.replay("other", uid=uid, first=0, last=9)) == [0, 1]
+    assert serials(await transport.replay("sats/low.orbit", uid=uid, first=0, last=9)) == [0]
+
+
 async def test_many_publishes_at_once_all_arrive_in_order(transport: Transport, uid: str) -> None:
     async def one(name: str) -> None:
         for serial in range(10):
@@ -151,6 +163,8 @@ async def test_many_publishes_at_once_all_arrive_in_order(transport: Transport, 
             tasks.start_soon(one, name)
     for name in names:
         assert serials(await transport.replay("sats/low.orbit", uid=name, first=0, last=99)) == list(range(10))
+    async with transport.subscribe("sats/low.orbit", Start(uid=names[0], after=0)) as deliveries:
+        assert await some(deliveries, 9) == list(range(1, 10))
 
 
 async def test_a_cancelled_publish_does_not_keep_others_waiting(transport: Transport, uid: str) -> None:

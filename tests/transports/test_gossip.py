@@ -96,6 +96,14 @@ async def test_a_publish_nobody_listens_to_is_not_taken_and_may_be_repeated() ->
                 assert numbers(await some(deliveries, 1)) == [0]
 
 
+async def test_the_same_frame_on_another_topic_is_not_a_repeat() -> None:
+    async with two() as (alice, bob):
+        async with bob.subscribe("sats/low", Start(uid="a")), bob.subscribe("other", Start(uid="a")) as deliveries:
+            await put(alice, full("a", 0), "0")
+            await alice.publish("other", full("a", 0), dedupe_id="0", expect_serial=None)
+            assert numbers(await some(deliveries, 1)) == [0]
+
+
 async def test_a_reader_that_takes_nothing_loses_nothing() -> None:
     async with two() as (alice, bob), alice.subscribe("sats/low", Start(uid="a")) as deliveries:
         count = 10 * UNREAD

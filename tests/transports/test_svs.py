@@ -46,6 +46,14 @@ async def test_frames_of_an_object_arrive_once_each_and_others_do_not(address: s
             assert await some(deliveries, 1) == [2]
 
 
+async def test_the_same_frame_on_another_topic_is_not_a_repeat(address: str) -> None:
+    async with open_svs(f"svs://{address}/room?node=/alice") as alice, open_svs(f"svs://{address}/room") as bob:
+        async with bob.subscribe("other", Start(uid="sat.1")) as deliveries:
+            await put(alice, full("sat.1", 0), "0")
+            await alice.publish("other", full("sat.1", 0), dedupe_id="0", expect_serial=None)
+            assert await some(deliveries, 1) == [0]
+
+
 async def test_a_late_joiner_gets_what_the_publisher_still_serves(address: str) -> None:
     async with open_svs(f"svs://{address}/room?node=/alice") as alice:
         for serial in range(4):

@@ -139,7 +139,7 @@ def watch(
     import anyio
 
     from syncline.cli.client import NodeClient
-    from syncline.protocols.sdsp.rebuild import State
+    from syncline.protocols.sdsp.rebuild import State, Status
     from syncline.protocols.sdsp.subscriber import follow
     from syncline.protocols.sdsp.wire import ObjectKind
     from syncline.transports.http import open_http
@@ -149,7 +149,8 @@ def watch(
         known = _state(client, uid, after) if after is not None else None
     begin = None
     if known is not None:
-        begin = State(uid, known["serial"], known["ver"], ObjectKind(known["kind"]), _value(known))
+        kind, status = ObjectKind(known["kind"]), Status(known["status"])
+        begin = State(uid, known["serial"], known["ver"], kind, _value(known), status)
 
     async def run() -> None:
         async with open_http(client.url, token=settings.api.token) as transport:

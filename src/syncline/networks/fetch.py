@@ -23,7 +23,7 @@ from syncline.core import limits
 from syncline.core.errors import NotFoundError, RefusedError, SynclineError, UnavailableError, UnreachableError
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Reason
-from syncline.networks.addresses import may_connect
+from syncline.networks.addresses import may_connect, networks
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]  # host, port → numeric addresses
 
@@ -74,6 +74,7 @@ class Fetcher:
         random: Random | None = None,
     ) -> None:
         self.policy = policy or FetchPolicy()
+        networks(self.policy.allowed)  # what is no network is said now, not at the first fetch
         self._resolve = resolve
         self._tls = tls
         self._random = random
@@ -108,9 +109,10 @@ class Fetcher:
     def _vetted(self, url: str, *, before: httpx.URL | None) -> httpx.URL:
         try:
             parsed = httpx.URL(url) if before is None else before.join(url)
+            host = parsed.host  # raises for a broken international name
         except (httpx.InvalidURL, ValueError) as error:
             raise _forbidden(f"not a URL: {error}", url) from None
-        if parsed.scheme not in self.policy.schemes or not parsed.host:
+        if parsed.scheme not in self.policy.schemes or not host:
             raise _forbidden(f"only {' and '.join(self.policy.schemes)} are fetched", url)
         if parsed.userinfo:
             raise _forbidden("credentials in a URL are not sent", parsed.copy_with(userinfo=b"").raw_path.decode())

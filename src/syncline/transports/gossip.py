@@ -48,11 +48,11 @@ class GossipTransport:
         self._patience = listener_seconds
         self._rooms: dict[str, _Room] = {}
         self._waited: set[str] = set()  # topics that had a listener
-        self._published: OrderedDict[str, None] = OrderedDict()
+        self._published: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def publish(self, topic: str, payload: bytes, *, dedupe_id: str, expect_serial: int | None) -> None:
         """Raises UnreachableError while nobody listens: what nobody took is nowhere."""
-        if dedupe_id in self._published:
+        if (topic, dedupe_id) in self._published:
             return
         header_of(payload)
         name = gossip_topic(topic)
@@ -68,7 +68,7 @@ class GossipTransport:
             await room.tell(Delivery(payload, self._host.peer_id))
         elif sent is None or not sent.sent:
             raise UnreachableError("nobody listens on this topic", about=name, hint="start a subscriber, then repeat")
-        self._published[dedupe_id] = None
+        self._published[topic, dedupe_id] = None
         if len(self._published) > REMEMBERED:
             self._published.popitem(last=False)
 

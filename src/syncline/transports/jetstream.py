@@ -7,6 +7,7 @@ it is opened, is in `nats`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,6 +54,11 @@ class Outgoing(msgspec.Struct):
     expect_serial: int | None
     outcome: SynclineError | bool | None = None
 
+    @property
+    def name(self) -> str:
+        """What JetStream tells repeats by. It does so in the whole stream, and another subject makes another publish."""
+        return f"{self.dedupe_id}-{hashlib.blake2b(self.subject.encode(), digest_size=8).hexdigest()}"
+
 
 class _Tip(msgspec.Struct, frozen=True):
     """The newest message of a subject."""
@@ -61,7 +67,7 @@ class _Tip(msgspec.Struct, frozen=True):
     sequence: int
     base: int | None  # the sequence of its full frame, if known
     base_serial: int
-    dedupe_id: str
+    name: str  # as `Outgoing.name`
 
 
 class Remote:
@@ -148,10 +154,10 @@ class Remote:
 
     async def _publish(self, item: Outgoing, tip: _Tip | None) -> _Tip:
         header = header_of(item.payload)
-        if tip is not None and tip.dedupe_id == item.dedupe_id:
+        if tip is not None and tip.name == item.name:
             return tip  # an answer was lost; the frame is there
         newest = -1 if tip is None else tip.serial
-        headers = {api.Header.MSG_ID.value: item.dedupe_id}
+        headers = {api.Header.MSG_ID.value: item.name}
         if item.expect_serial is not None:
             if newest != item.expect_serial:
                 raise ConflictError(f"the newest frame is {newest}, not {item.expect_serial}", about=header.uid)
@@ -161,40 +167,44 @@ class Remote:
             headers[BASE_HEADER] = str(base)
         answer = await self._jetstream.publish(item.subject, item.payload, headers=headers)
         own_base = answer.seq if header.base == header.serial else base
-        return _Tip(header.serial, answer.seq, own_base, header.base, item.dedupe_id)
+        return _Tip(header.serial, answer.seq, own_base, header.base, item.name)
 
     async def _tip(self, subject: str) -> _Tip | None:
+        """What the next frame has to follow; None if there is nothing yet."""
+        newest = await self._newest(subject)
+        if newest is None:
+            return None
+        tip = _tip_of(newest)
+        if tip is None:
+            raise ConflictError("somebody else has published here what is no frame", about=subject)
+        return tip
+
+    async def _newest(self, subject: str) -> api.RawStreamMsg | None:
         try:
-            message = await self._jetstream.get_last_msg(self._stream, subject)
+            return await self._jetstream.get_last_msg(self._stream, subject)
         except NatsNotFoundError:
             return None
-        header = header_of(message.data or b"")
-        headers: dict[str, Any] = message.headers or {}
-        known = headers.get(BASE_HEADER)
-        base = message.seq if header.base == header.serial else (int(known) if known and known.isdecimal() else None)
-        return _Tip(header.serial, message.seq or 0, base, header.base, headers.get(api.Header.MSG_ID.value, ""))
 
     async def newest(self, subject: str) -> bytes | None:
         with _translated(subject):
-            try:
-                return (await self._jetstream.get_last_msg(self._stream, subject)).data
-            except NatsNotFoundError:
-                return None
+            newest = await self._newest(subject)
+            return None if newest is None else newest.data
 
     async def replay(self, subject: str, first: int, last: int) -> list[bytes]:
         with _translated(subject):
-            tip = await self._tip(subject)
-            if tip is None:
+            newest = await self._newest(subject)
+            if newest is None:
                 return []
-            near = tip.base if tip.base is not None and tip.base_serial <= first else None
+            tip = _tip_of(newest)
+            near = tip.base if tip is not None and tip.base_serial <= first else None
             found: list[bytes] = []
             reading = await self.read(subject, near or 1)
             try:
                 async for message in reading.messages:
-                    header = header_of(message.data)
-                    if first <= header.serial <= last:
+                    serial = _serial(message.data)
+                    if first <= serial <= last:
                         found.append(message.data)
-                    if header.serial >= last or message.metadata.num_pending == 0:
+                    if serial >= last or message.metadata.num_pending == 0:
                         break
             finally:
                 await reading.unsubscribe()
@@ -209,8 +219,8 @@ class Remote:
 
     async def subscribe(self, subject: str, start: Start) -> Subscription:
         with _translated(subject):
-            tip = await self._tip(subject)
-            sequence, serial = _beginning(tip, start)
+            newest = await self._newest(subject)
+            sequence, serial = _beginning(None if newest is None else _tip_of(newest), start)
             subscription = Subscription(self, subject, sequence, serial)
             await subscription.restart()
             self._subscriptions.add(subscription)
@@ -218,6 +228,26 @@ class Remote:
 
     def forget(self, subscription: Subscription) -> None:
         self._subscriptions.discard(subscription)
+
+
+def _tip_of(message: api.RawStreamMsg) -> _Tip | None:
+    """What a stored message says about its subject; None if it is no frame: anybody may publish anything."""
+    try:
+        header = header_of(message.data or b"")
+    except DecodeError:
+        return None
+    headers: dict[str, Any] = message.headers or {}
+    known = headers.get(BASE_HEADER)
+    base = message.seq if header.base == header.serial else (int(known) if known and known.isdecimal() else None)
+    return _Tip(header.serial, message.seq or 0, base, header.base, headers.get(api.Header.MSG_ID.value, ""))
+
+
+def _serial(payload: bytes) -> int:
+    """The serial of a frame; -1 of what is none."""
+    try:
+        return header_of(payload).serial
+    except DecodeError:
+        return -1
 
 
 def _beginning(tip: _Tip | None, start: Start) -> tuple[int, int]:

@@ -30,7 +30,7 @@ class SvsTransport:
     def __init__(self, group: Group, *, authenticated: bool = False) -> None:
         self._group = group
         self._authenticated = authenticated
-        self._published: OrderedDict[str, None] = OrderedDict()
+        self._published: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -44,11 +44,11 @@ class SvsTransport:
         )
 
     async def publish(self, topic: str, payload: bytes, *, dedupe_id: str, expect_serial: int | None) -> None:
-        if dedupe_id in self._published:
+        if (topic, dedupe_id) in self._published:
             return
         header = header_of(payload)
         await self._group.publish(_prefix(topic, header.uid) + number(t.SEQUENCE, header.serial), payload)
-        self._published[dedupe_id] = None
+        self._published[topic, dedupe_id] = None
         if len(self._published) > REMEMBERED:
             self._published.popitem(last=False)
 

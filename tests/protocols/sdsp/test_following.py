@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from syncline.core.errors import ConflictError, FrozenError, UnreachableError
+from syncline.core.errors import ConflictError, FrozenError, UnreachableError, UsageError
 from syncline.networks.fetch import FetchPolicy
 from syncline.protocols.sdsp.plugins import Start
 from syncline.protocols.sdsp.publisher import Publisher, dedupe_id
@@ -284,6 +285,12 @@ async def test_frames_of_strangers_other_objects_and_rubbish_are_counted_and_not
         assert await heard(object, 2) == [Ready(0, 0), Update(1, 0, 1)]
         counts = object.statistics()
         assert (counts["malformed"], counts["foreign"], counts["strangers"]) == (1, 1, 1)
+        assert object.publisher == "alice"
+    async with follow(Scripted(frames, vouching), "sat-1", publisher="mallory") as object:
+        assert await heard(object, 1) == [Ready(1, 666)]
+    with pytest.raises(UsageError, match="proves no names"):
+        async with follow(MemoryHub(), "sat-1", publisher="alice"):
+            pass
 
 
 async def test_an_object_too_large_for_the_transport_goes_through_object_storage() -> None:
@@ -311,6 +318,17 @@ async def test_an_address_in_a_private_network_is_not_fetched_for_a_stranger() -
         assert isinstance(stale, Stale)
         assert stale.cause is Cause.DATA_UNAVAILABLE
         assert "which is not public" in stale.detail
+
+
+async def test_an_address_that_is_none_stops_nobody() -> None:
+    hub = MemoryHub()
+    await send(hub, {"uid": "sat-1", "serial": 0, "dataUri": "http://xn--/"})
+    async with follow(hub, "sat-1", topic="sats", history=[]) as object:
+        [stale] = await heard(object, 1)
+        assert isinstance(stale, Stale)
+        assert (stale.serial, stale.cause) == (0, Cause.DATA_UNAVAILABLE)
+        await send(hub, {"uid": "sat-1", "serial": 1, "data": 1})
+        assert await heard(object, 1) == [Ready(1, 1)]
 
 
 async def test_text_and_binary_objects_are_followed_too() -> None:
@@ -341,15 +359,18 @@ async def test_an_error_of_the_users_block_is_not_wrapped() -> None:
             print(1 / 0)
 
 
+class Flaky(MemoryHub):
+    """A hub that can be out of reach."""
+
+    up = True
+
+    async def publish(self, topic: str, payload: bytes, *, dedupe_id: str, expect_serial: int | None) -> None:
+        if not self.up:
+            raise UnreachableError("down")
+        await super().publish(topic, payload, dedupe_id=dedupe_id, expect_serial=expect_serial)
+
+
 async def test_a_frame_that_could_not_be_sent_goes_out_before_the_next() -> None:
-    class Flaky(MemoryHub):
-        up = True
-
-        async def publish(self, topic: str, payload: bytes, *, dedupe_id: str, expect_serial: int | None) -> None:
-            if not self.up:
-                raise UnreachableError("down")
-            await super().publish(topic, payload, dedupe_id=dedupe_id, expect_serial=expect_serial)
-
     hub = Flaky()
     async with Publisher(hub, policy=DELTAS) as publisher:
         sat = await publisher.create({"n": 0})
@@ -363,6 +384,40 @@ async def test_a_frame_that_could_not_be_sent_goes_out_before_the_next() -> None
         assert await sat.update({"n": 2}) == 2
         sent = [json.loads(raw) for raw in await hub.replay(sat.uid, uid=sat.uid, first=0, last=9)]
         assert [frame["serial"] for frame in sent] == [0, 1, 2]
+
+
+async def test_following_a_frozen_object_from_its_end_is_over_at_once() -> None:
+    hub = MemoryHub()
+    async with Publisher(hub) as publisher:
+        sat = await publisher.create({"n": 0}, uid="sat-1")
+        await sat.freeze()
+    async with follow(hub, "sat-1") as object:
+        assert [type(event) for event in [event async for event in object]] == [Ready, Frozen]
+        last = object.state
+    with anyio.fail_after(1):
+        async with follow(hub, "sat-1", state=last) as object:
+            assert [event async for event in object] == []
+            assert (object.status, object.value) == (Status.FROZEN, {"n": 0})
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_an_object_whose_first_frame_could_not_be_sent_can_be_had_once_the_transport_is_back(
+    tmp_path: Path, durable: bool
+) -> None:
+    hub = Flaky()
+    hub.up = False
+    async with Publisher(hub, state=tmp_path if durable else None) as publisher:
+        with pytest.raises(UnreachableError):
+            await publisher.create({"n": 0}, uid="sat-1")
+        hub.up = True
+        if durable:
+            with pytest.raises(ConflictError):
+                await publisher.create({"n": 0}, uid="sat-1")
+            sat = await publisher.open("sat-1")
+        else:
+            sat = await publisher.create({"n": 0}, uid="sat-1")
+        assert await sat.update({"n": 1}) == 1
+        assert len(await hub.replay("sat-1", uid="sat-1", first=0, last=9)) == 2
 
 
 async def test_updates_of_many_tasks_get_serials_one_after_the_other() -> None:

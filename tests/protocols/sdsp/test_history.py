@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
@@ -19,11 +20,14 @@ from syncline.core.verdict import Outcome, Reason
 from syncline.journal import Journal
 from syncline.networks.fetch import Fetcher, FetchPolicy
 from syncline.protocols.sdsp.history import Histories, JournalHistory, TransportHistory, UriHistory
+from syncline.protocols.sdsp.plugins import Capabilities, Delivery
+from syncline.protocols.sdsp.rebuild import Status
 from syncline.protocols.sdsp.rules import frame_id
 from syncline.protocols.sdsp.session import Ready, Update
 from syncline.protocols.sdsp.subscriber import follow
 from syncline.protocols.sdsp.wire import Frame, decode
 from syncline.transports.memory import MemoryHub
+from tests.protocols.sdsp.scripted import Scripted
 
 pytestmark = pytest.mark.anyio
 LOCAL = FetchPolicy(allowed=("127.0.0.1",), tries=1)
@@ -95,15 +99,16 @@ async def test_a_transport_answers_for_itself() -> None:
     assert await history.last("b") is None
 
 
-async def test_the_journal_answers_with_accepted_frames_by_serial(tmp_path: Path) -> None:
-    def arrival(payload: bytes, verdict: Outcome = Outcome.ACCEPT) -> Arrival:
-        frame = decode(payload)
-        name = frame_id(frame.uid, frame.serial)
-        return Arrival(
-            protocol="sdsp", topic="a", kind="frame", id=name, key="a", seq=frame.serial, raw=payload,
-            received_at=1, verdict=verdict, reason=None if verdict is Outcome.ACCEPT else Reason.FORK,
-        )  # fmt: skip
+def arrival(payload: bytes, verdict: Outcome = Outcome.ACCEPT) -> Arrival:
+    frame = decode(payload)
+    name = frame_id(frame.uid, frame.serial)
+    return Arrival(
+        protocol="sdsp", topic="a", kind="frame", id=name, key="a", seq=frame.serial, raw=payload,
+        received_at=1, verdict=verdict, reason=None if verdict is Outcome.ACCEPT else Reason.FORK,
+    )  # fmt: skip
 
+
+async def test_the_journal_answers_with_accepted_frames_by_serial(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path / "journal.db", node="n", clock=SystemClock())
     try:
         forged = FIVE.replace(b'"n":5', b'"n":0')
@@ -111,10 +116,34 @@ async def test_the_journal_answers_with_accepted_frames_by_serial(tmp_path: Path
         history = JournalHistory(journal)
         assert await history.history(decode(SIX)) == [FULL, FIVE, SIX]
         assert await history.frames("a", 5) == [FIVE, SIX]
-        assert await history.last("a") == FULL  # the one that came last
+        assert await history.last("a") == SIX  # though another came last
         assert await history.last("b") is None
     finally:
         journal.close()
+
+
+async def test_a_late_joiner_of_a_transport_that_keeps_nothing_begins_with_what_its_history_knows(
+    tmp_path: Path,
+) -> None:
+    forgetful = Capabilities(
+        max_payload=1_000, ordered=True, history=False, optimistic=False, durable=False, authenticated=True
+    )
+    seven = SIX.replace(b'"serial":6,"ver":2', b'"serial":7,"ver":3').replace(b'"n":6', b'"n":7')
+    silent, telling = Scripted([], forgetful), Scripted([Delivery(seven, "alice")], forgetful)
+    with closing(Journal.open(tmp_path / "journal.db", node="n", clock=SystemClock())) as journal:
+        await journal.append([arrival(FULL), arrival(FIVE), arrival(SIX)])
+        async with follow(silent, "a", history=["journal"], records=journal) as object:
+            with anyio.fail_after(5):
+                assert await anext(object) == Ready(6, {"n": 6})
+        async with follow(telling, "a", history=["journal"], records=journal) as object:
+            with anyio.fail_after(5):
+                while (await anext(object)).serial < 7:  # which may be the first to be told of
+                    pass
+            assert object.value == {"n": 7}
+    async with follow(silent, "a", history=[Fixed(UnreachableError("down"))]) as object:
+        with anyio.move_on_after(0.05):
+            await anext(object)
+        assert object.status is Status.WAITING
 
 
 class Fixed:
@@ -132,6 +161,8 @@ class Fixed:
         return self._answer
 
     async def last(self, uid: str) -> bytes | None:
+        if isinstance(self._answer, Exception):
+            raise self._answer
         return self._last
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from syncline.core.errors import ConflictError, CorruptionError
+from syncline.core.errors import ConflictError, CorruptionError, UnavailableError
 from syncline.protocols.sdsp.ledger import Entry, FileLedger
+from syncline.protocols.sdsp.publisher import Publisher
+from syncline.protocols.sdsp.session import Policy
+from syncline.transports.memory import MemoryHub
 
 pytestmark = pytest.mark.anyio
 FULL = Entry("sats", b'{"uid":"a","serial":0,"data":0}')
@@ -46,6 +52,48 @@ async def test_entries_come_back_in_order_and_a_full_frame_starts_anew(tmp_path:
 async def test_objects_do_not_share_a_file(tmp_path: Path) -> None:
     await filled(tmp_path)
     assert await FileLedger(tmp_path).hold("b/../a") == []
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """As on a disk that is full: the system writes this far and no further."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("room", [0, 5, 40])
+async def test_an_entry_that_did_not_fit_on_the_disk_leaves_nothing_behind(tmp_path: Path, room: int) -> None:
+    path = await filled(tmp_path)
+    before = path.read_bytes()
+    ledger = FileLedger(tmp_path)
+    await ledger.hold("a")
+    with files_of_at_most(len(before) + room), pytest.raises(UnavailableError, match="was not sent"):
+        await ledger.write("a", ONE, full=False)
+    assert path.read_bytes() == before
+    with files_of_at_most(room), pytest.raises(UnavailableError):
+        await ledger.write("a", TWO, full=True)
+    assert path.read_bytes() == before
+    await ledger.write("a", ONE, full=False)
+    await ledger.release("a")
+    assert await read(tmp_path) == [FULL, ONE, ONE]
+
+
+async def test_a_publisher_whose_disk_is_full_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with Publisher(
+        MemoryHub(), state=tmp_path, policy=Policy(delta_ratio=1e9, cumulative_ratio=1e9)
+    ) as publisher:
+        sat = await publisher.create({"n": 0}, uid="a")
+        [path] = tmp_path.glob("*.sdsp")
+        with files_of_at_most(path.stat().st_size + 9), pytest.raises(UnavailableError):
+            await sat.update({"n": 1})
+        assert (sat.serial, sat.value) == (0, {"n": 0})
+        assert await sat.update({"n": 2}) == 1
+    async with Publisher(publisher.transport, state=tmp_path) as restarted:
+        assert (await restarted.open("a")).value == {"n": 2}
 
 
 async def test_a_cut_at_every_byte_gives_the_entries_before_it(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def run_beside(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     subprocess.run([sys.executable, "-m", "pip", "install", *quiet, "--target", target, source], check=True)
 
     def run(*arguments: str, code: int = 0) -> str:
-        path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")]), str(target)])
+        path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT / "src"), str(target)])
         environment = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == code, done.stderr

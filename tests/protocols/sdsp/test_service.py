@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import apsw
 import httpx
 import pytest
 
+from syncline.core import limits
 from syncline.core.errors import ConflictError, RefusedError, UnavailableError
 from syncline.core.keys import NodeKey
 from syncline.core.limits import HOUR
@@ -21,13 +24,17 @@ from syncline.journal import Journal
 from syncline.networks import websocket
 from syncline.node.judge import Judges
 from syncline.node.receive import Receiver
-from syncline.protocols.sdsp import shelf
+from syncline.protocols.sdsp import shelf, tips
+from syncline.protocols.sdsp.deltas import Deltas
+from syncline.protocols.sdsp.deltas.base import Budget
+from syncline.protocols.sdsp.plugins import Location
 from syncline.protocols.sdsp.publisher import Publisher
 from syncline.protocols.sdsp.rules import frame_id
 from syncline.protocols.sdsp.service import PLUGIN, SdspService, SdspSettings
 from syncline.protocols.sdsp.session import Policy, Ready, Update
 from syncline.protocols.sdsp.subscriber import follow
 from syncline.protocols.sdsp.tips import KEPT
+from syncline.protocols.sdsp.wire import ObjectKind
 from syncline.testing.clock import FakeClock
 from syncline.transports.http import open_http
 from tests.nodes import NodeThread
@@ -198,6 +205,26 @@ def test_a_frame_that_is_none_is_kept_as_rejected(client: httpx.Client, served: 
     assert (record.verdict.value, record.reason, record.raw) == ("reject", reason, frame.encode())
 
 
+def test_an_older_frame_that_comes_late_does_not_bring_the_old_object_back(client: httpx.Client) -> None:
+    publish(client, frame={"uid": "r", "serial": 0, "data": {"n": 0}})
+    publish(client, frame={"uid": "r", "serial": 7, "data": {"n": 7}})
+    assert client.get("/sdsp/r").json()["value"] == {"n": 7}
+    publish(client, frame={"uid": "r", "serial": 3, "data": {"n": 3}})
+    newest = client.get("/sdsp/r").json()
+    assert (newest["serial"], newest["value"]) == (7, {"n": 7})
+    assert client.get("/sdsp/r?at=3").json()["value"] == {"n": 3}
+
+
+def test_a_freeze_below_what_is_there_already_is_refused(client: httpx.Client, served: NodeThread) -> None:
+    for n in (0, 1, 3):
+        publish(client, frame={"uid": "r", "serial": n, "data": n})
+    freeze = {"uid": "r", "serial": 2, "ver": 1, "frozen": True}
+    assert refused(client, frame=freeze) == (403, "RefusedError", "out_of_window")
+    assert rows(served)[-1] == ("reject", "r", "out_of_window", 2)
+    assert client.get("/sdsp/r").json()["status"] == "synced"
+    assert publish(client, frame={"uid": "r", "serial": 4, "data": 4})["published"]
+
+
 def test_a_key_publishes_once(client: httpx.Client, served: NodeThread) -> None:
     for _ in range(3):
         answer = client.post(PUBLISH, json={"uid": "once", "data": 1}, headers={"Idempotency-Key": "k"})
@@ -252,7 +279,8 @@ def test_a_long_poll_answers_when_there_is_news(client: httpx.Client, served: No
 
 
 @pytest.mark.parametrize(
-    "query", ["after=x", "at=-1", "at=99999999999999999999", "after=0&wait=-1", "wait=nan&after=0"]
+    "query",
+    ["after=x", "at=-1", "at=99999999999999999999", f"at={'9' * 5_000}", "after=0&wait=-1", "wait=nan&after=0"],
 )
 def test_parameters_that_make_no_sense_are_refused(client: httpx.Client, query: str) -> None:
     publish(client, uid="a", data=1)
@@ -274,6 +302,23 @@ def test_events_go_on_after_the_last_one_seen(client: httpx.Client) -> None:
         "id: 4",
     ]
     assert json.loads(seen[4].removeprefix("data: "))["serial"] == 3
+
+
+@pytest.mark.parametrize("path", ["", "/frames"])
+def test_nothing_comes_after_the_last_serial_there_can_be(client: httpx.Client, path: str) -> None:
+    publish(client, uid="a", data=1)
+    assert client.get(f"/sdsp/a{path}?after={2**63 - 1}").status_code == 200
+
+
+@pytest.mark.parametrize("last", ["9" * 5_000, str(2**63 - 1), str(2**70), "x"])
+def test_an_event_id_that_no_frame_had_is_no_accident(client: httpx.Client, last: str) -> None:
+    publish(client, uid="a", data=1)
+    with client.stream("GET", "/sdsp/a/events", headers={"Last-Event-ID": last}) as response:
+        assert response.status_code == 200
+        lines = response.iter_lines()
+        assert next(lines) == ": keep-alive"
+        if last != str(2**63 - 1):  # not a serial: as if it had not been said
+            assert [next(lines) for _ in range(3)][-1] == "id: 0"
 
 
 def test_an_object_survives_a_restart_of_its_node(served: NodeThread) -> None:
@@ -300,6 +345,21 @@ def test_memory_holds_a_bounded_number_of_objects(tmp_path: Path) -> None:
             assert node.node.service("sdsp").statistics()["objects_live"] == 3
     finally:
         node.stop()
+
+
+def test_memory_holds_a_bounded_number_of_bytes(
+    served: NodeThread, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (shelf, limits):
+        monkeypatch.setattr(module, "SDSP_LIVE_BYTES", 100_000)
+    for n in range(10):
+        publish(client, uid=f"o{n}", data=f"{n}" * 30_000)
+    service = served.node.service("sdsp")
+    assert isinstance(service, SdspService)
+    publish(client, uid="small", data="s")
+    assert list(service._sessions) == ["o7", "o8", "o9", "small"]
+    assert sum(live.weight for live in service.shelf._live.values()) <= 100_000
+    assert [publish(client, uid=f"o{n}", data=f"{n}" * 30_000 + "!")["ver"] for n in range(10)] == [1] * 10
 
 
 def test_a_chain_of_deltas_without_end_is_not_rebuilt(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,6 +476,81 @@ class TestHistory:
         assert publish(trusted, uid="big", data="x" * 1_100_000 + "y")["kind"] == "delta"
 
 
+class SlowStorage:
+    """A storage plug-in whose `load` takes until it is told to go on."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.loading, self.go_on = anyio.Event(), anyio.Event()
+
+    def owns(self, uri: str) -> bool:
+        return uri.startswith("slow:")
+
+    async def store(self, content: bytes, *, media_type: str = "application/json") -> Location:
+        raise NotImplementedError
+
+    async def delete(self, uri: str) -> None:
+        raise NotImplementedError
+
+    async def load(self, uri: str) -> bytes:
+        self.loading.set()
+        await self.go_on.wait()
+        return self._content
+
+
+@pytest.mark.anyio
+async def test_an_object_that_changes_while_it_is_rebuilt_is_not_kept_as_it_was(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "journal.db", node="n", clock=FakeClock())
+    service = service_on(journal, FakeClock())
+    service.shelf.storage = storage = SlowStorage(b"0")
+    await service.publish({"frame": {"uid": "a", "serial": 0, "dataUri": "slow:0"}})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(service.shelf.state, "a")
+        await storage.loading.wait()
+        await service.publish({"frame": {"uid": "a", "serial": 1, "data": 1}})
+        storage.go_on.set()
+    found = await service.shelf.state("a")
+    assert (found.serial, found.value) == (1, 1)
+    journal.close()
+
+
+class SlowDelta:
+    """A delta plug-in that works until it is told to finish."""
+
+    code = "X-slow"
+    kinds = frozenset({ObjectKind.TEXT})
+
+    def __init__(self) -> None:
+        self.working, self.finish = threading.Event(), threading.Event()
+
+    def make(self, old: Any, new: Any) -> Any | None:
+        return None
+
+    def apply(self, old: Any, delta: Any, budget: Budget, *, in_place: bool = False) -> Any:
+        self.working.set()
+        assert self.finish.wait(10)
+        return delta
+
+
+@pytest.mark.anyio
+async def test_an_object_that_makes_room_for_others_while_it_changes_is_there_afterwards(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "journal.db", node="n", clock=FakeClock())
+    service, slow = service_on(journal, FakeClock(), objects=1), SlowDelta()
+    service.shelf._deltas = Deltas([slow])
+    await service.publish({"frame": {"uid": "a", "serial": 0, "X-kind": "text", "data": "x" * 100_000}})
+    await service.shelf.state("a")  # is in memory, and heavy
+    async with anyio.create_task_group() as tasks:
+        delta = {"uid": "a", "serial": 1, "ver": 1, "alg": "X-slow", "delta": "new"}
+        tasks.start_soon(service.publish, {"frame": delta})
+        await anyio.to_thread.run_sync(slow.working.wait)
+        await service.publish({"uid": "b", "data": 1})
+        slow.finish.set()
+    assert (await service.shelf.state("a")).value == "new"
+    assert (await service.shelf.state("b")).value == 1
+    assert service.shelf._weight == sum(live.weight for live in service.shelf._live.values())
+    journal.close()
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 @pytest.mark.parametrize("way", ["sse", "websocket", "poll"])
@@ -447,10 +582,10 @@ class TestRetention:
         return service_on(journal, clock)
 
     @staticmethod
-    async def forget(journal: Journal) -> None:
+    async def forget(journal: Journal, upto: int = 2**62) -> None:
         """What retention does to old, sealed records."""
         connection = apsw.Connection(str(journal.path))
-        connection.execute("DELETE FROM records")
+        connection.execute("DELETE FROM records WHERE lsn <= ?", (upto,))
         connection.close()
 
     @pytest.mark.anyio
@@ -482,6 +617,54 @@ class TestRetention:
         assert [journal.get_state(KEPT, frame_id("quiet", serial)) for serial in range(7)] == [None] * 7
 
     @pytest.mark.anyio
+    async def test_a_chain_longer_than_a_page_is_read_whole_where_copies_and_records_meet(
+        self, journal: Journal, clock: FakeClock, service: SdspService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in (shelf, tips):
+            monkeypatch.setattr(module, "SDSP_PAGE_FRAMES", 4)
+        await service.publish({"frame": {"uid": "long", "serial": 0, "data": {}}})
+        for n in range(1, 15):
+            await service.publish({"frame": patch("long", n)})
+        clock.advance(13 * 3_600)
+        await service.keeper.sweep()
+        assert service.keeper.copied == 15
+        await self.forget(journal, upto=11)
+        for n in range(15, 22):
+            await service.publish({"frame": patch("long", n)})
+        state = await service_on(journal, clock).shelf.state("long")
+        assert (state.serial, state.value) == (21, {"n": 21})
+        found = [serial for serial, _ in await service.shelf.page("long", 0)]
+        assert found == [0, 1, 2, 3]
+
+    @pytest.mark.anyio
+    async def test_a_frame_out_of_order_is_found_on_its_page(
+        self, service: SdspService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(shelf, "SDSP_PAGE_FRAMES", 4)
+        await service.publish({"frame": {"uid": "o", "serial": 0, "data": {}}})
+        for n in (1, 3, 4, 5, 6, 7, 8, 2):
+            await service.publish({"frame": patch("o", n)})
+        state = await service.shelf.state("o")
+        assert (state.serial, state.value) == (8, {"n": 8})
+        await service.publish({"frame": {"uid": "o", "serial": 100_000, "data": "far"}})
+        assert [serial for serial, _ in await service.shelf.page("o", 9)] == [100_000]
+
+    @pytest.mark.anyio
+    async def test_a_copied_frame_cannot_be_published_again_with_other_content(
+        self, journal: Journal, clock: FakeClock, service: SdspService
+    ) -> None:
+        await service.publish({"frame": {"uid": "q", "serial": 0, "data": "true"}})
+        clock.advance(13 * 3_600)
+        await service.keeper.sweep()
+        await self.forget(journal)
+        assert not (await service.publish({"frame": {"uid": "q", "serial": 0, "data": "true"}}))["published"]
+        with pytest.raises(ConflictError):
+            await service.publish({"frame": {"uid": "q", "serial": 0, "data": "forged"}})
+        restarted = service_on(journal, clock)
+        assert (await restarted.shelf.state("q")).value == "true"
+        assert await restarted.shelf.oldest("q") == 0
+
+    @pytest.mark.anyio
     async def test_however_many_objects_there_are_none_is_overlooked(
         self, clock: FakeClock, service: SdspService
     ) -> None:
@@ -491,7 +674,11 @@ class TestRetention:
         assert sorted(uid for uid, _ in service.shelf.tips.every(limit=3)) == sorted(names)
 
 
-def service_on(journal: Journal, clock: FakeClock) -> SdspService:
+def patch(uid: str, n: int) -> dict[str, Any]:
+    return {"uid": uid, "serial": n, "ver": n, "alg": "X-mp", "delta": {"n": n}}
+
+
+def service_on(journal: Journal, clock: FakeClock, **settings: Any) -> SdspService:
     key = NodeKey(bytes(32))
     judges = Judges({})
     ground = Ground(
@@ -500,7 +687,7 @@ def service_on(journal: Journal, clock: FakeClock) -> SdspService:
         sink=Receiver(judges, journal),
         records=journal,
         state=journal,
-        settings=SdspSettings(),
+        settings=SdspSettings(**settings),
         retention=24 * HOUR,
     )
     judges.add("sdsp", PLUGIN.judge(ground))

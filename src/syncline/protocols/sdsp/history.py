@@ -65,9 +65,13 @@ class JournalHistory:
         return await self.frames(frame.uid, frame.base, frame.serial)
 
     async def last(self, uid: str) -> bytes | None:
-        """The newest by arrival: where frames came out of order, their order is the reader's to restore."""
-        found = await self._read(RecordQuery(key=uid, descending=True, limit=1))
-        return found[-1] if found else None
+        """The frame with the highest serial; records are in the order of their arrival, which may be another."""
+        newest: bytes | None = None
+        above = 0
+        while found := await self._read(RecordQuery(key=uid, seq_from=above, descending=True, limit=1)):
+            [newest] = found
+            above = header_of(newest).serial + 1
+        return newest
 
     async def frames(self, uid: str, first: int, last: int | None = None) -> list[bytes]:
         """Payloads with serials from `first` to `last`, by serial."""

@@ -10,13 +10,15 @@ import fcntl
 import hashlib
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
 import anyio.to_thread
 import msgspec
 
-from syncline.core.errors import ConflictError, CorruptionError
+from syncline.core.errors import ConflictError, CorruptionError, UnavailableError
 from syncline.core.limits import KIB, SDSP_FRAME_MAX, SDSP_OBJECT_MAX
 
 FORMAT: Final = 1
@@ -136,24 +138,43 @@ class _File:
         return entries
 
     def append(self, entry: Entry) -> None:
-        with self._path.open("ab") as file:
-            file.write(_framed(entry))
-            file.flush()
-            os.fsync(file.fileno())
+        """Add an entry, or leave the file as it was: what is half there would spoil the entries after it."""
+        whole = self._path.stat().st_size
+        with self._writing():
+            try:
+                with self._path.open("ab") as file:
+                    file.write(_framed(entry))
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:
+                self._cut(whole)
+                raise
 
     def replace(self, entry: Entry) -> None:
         """Begin the file anew; until the rename the old one is whole."""
         fresh = self._path.with_suffix(".new")
-        with fresh.open("wb") as file:
-            file.write(self._title() + _framed(entry))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        handle = os.open(self._path.parent, os.O_RDONLY)
+        with self._writing():
+            with fresh.open("wb") as file:
+                file.write(self._title() + _framed(entry))
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._path)
+            handle = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            yield
+        except OSError as error:
+            raise UnavailableError(
+                f"the frame cannot be written down, and was not sent: {error.strerror or error}",
+                hint="see to the disk, then repeat the call",
+                about=str(self._path),
+            ) from error
 
     def _title(self) -> bytes:
         return msgspec.json.encode(["syncline-sdsp-publisher", FORMAT, self._uid]) + b"\n"

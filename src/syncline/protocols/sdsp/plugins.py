@@ -93,7 +93,8 @@ class Transport(Protocol):
     async def publish(self, topic: str, payload: bytes, *, dedupe_id: str, expect_serial: int | None) -> None:
         """Hand over one frame; returning means it was taken.
 
-        A repeat with the same `dedupe_id` is taken once (where the transport remembers it) and succeeds both times.
+        A repeat with the same `dedupe_id` on the same topic is taken once (where the transport remembers it) and succeeds
+        both times.
         With `expect_serial`, the frame is taken only if the newest one of its object has that serial (-1: there is
         none), else ConflictError. UnreachableError and UnavailableError: it may or may not have been taken; repeat it.
         """

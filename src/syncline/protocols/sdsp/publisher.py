@@ -104,7 +104,8 @@ class Publisher:
     ) -> PublishedObject:
         """Publish a new object. The uid is a new UUIDv7 unless given; the topic is the uid unless given.
 
-        Raises ConflictError if an object of this uid is there already.
+        Raises ConflictError if an object of this uid is there already. After UnreachableError or UnavailableError nobody
+        knows whether it went out: create it again in the same words, or with `state` open it.
         """
         name = uid or new_uid(self._clock.now(), os.urandom(10))  # SDSP: never a hash of the object
         session = PublisherSession(name, self._deltas, self._policy)
@@ -114,7 +115,7 @@ class Publisher:
         created = PublishedObject(self, session, name if topic is None else topic)
         try:
             await created._do(lambda: session.create(value, kind, meta=meta))
-        except (ConflictError, UsageError):
+        except BaseException:  # whoever did not get the object cannot go on with it, but may open or create it again
             await self._let_go(name)
             raise
         return created
@@ -181,7 +182,7 @@ class PublishedObject:
     """One object of a publisher. Calls of several tasks are done one after the other, in the order they came.
 
     A call that raises UnreachableError or UnavailableError has still taken effect here: its frame is kept and goes out
-    with the next call, or with `flush`.
+    with the next call, or with `flush`; unless it could not even be written down, as the error then says.
     """
 
     def __init__(self, publisher: Publisher, session: PublisherSession, topic: str) -> None:

@@ -90,6 +90,8 @@ def judge_context(frame: Frame, known: Known) -> Verdict:
         return reject(Reason.FORK, f"another frame with serial {frame.serial} is kept")
     if known.frozen_at is not None and frame.serial > known.frozen_at:
         return reject(Reason.FROZEN, f"the object is frozen since serial {known.frozen_at}")
+    if frame.frozen and known.newest is not None and frame.serial < known.newest:
+        return reject(Reason.OUT_OF_WINDOW, f"a freeze is the last frame, and {known.newest} is kept")
     # the object's own publisher may jump; anybody else could take the object over with a serial nobody can follow
     vouched = bool(known.publisher) and known.publisher == known.owner
     if not vouched and known.newest is not None and frame.serial - known.newest > limits.SDSP_SERIAL_JUMP:

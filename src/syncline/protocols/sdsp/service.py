@@ -263,9 +263,13 @@ class SdspService:
                 )
             self._sessions[uid] = session
         self._sessions.move_to_end(uid)
-        while len(self._sessions) > self._ground.settings.objects:
+        while len(self._sessions) > 1 and self._crowded():
             self._drop_session(next(iter(self._sessions)))
         return session
+
+    def _crowded(self) -> bool:
+        too_many = len(self._sessions) > self._ground.settings.objects
+        return too_many or sum(self._weights.values()) > limits.SDSP_LIVE_BYTES
 
     def _drop_session(self, uid: str) -> None:
         self._sessions.pop(uid, None)

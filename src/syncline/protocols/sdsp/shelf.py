@@ -24,6 +24,7 @@ from syncline.core.limits import (
     SDSP_PAGE_BYTES,
     SDSP_PAGE_FRAMES,
     SDSP_RECENT,
+    SDSP_SERIAL_MAX,
 )
 from syncline.core.ports import Ground, RecordQuery
 from syncline.core.verdict import Outcome
@@ -83,6 +84,9 @@ class Shelf:
 
     async def oldest(self, uid: str) -> int | None:
         """The serial of the first frame that is kept."""
+        tip, _ = self.tips.get(uid)
+        if tip is not None and tip.kept >= tip.base:
+            return tip.base
         query = RecordQuery(protocol=PROTOCOL, kind=KIND, key=uid, verdict=Outcome.ACCEPT, limit=1)
         found = await anyio.to_thread.run_sync(self._ground.records.read, query)
         return found[0].seq if found else None
@@ -90,6 +94,25 @@ class Shelf:
     async def page(self, uid: str, first: int, last: int | None = None) -> list[tuple[int, bytes]]:
         """Serials and payloads from `first` on, ascending, as many as one answer may hold; at least one if any is kept."""
         tip, _ = self.tips.get(uid)
+        end = SDSP_SERIAL_MAX if last is None else last
+        # records come in the order they were kept: only within as many serials as fit an answer is none left out
+        near = min(first + SDSP_PAGE_FRAMES - 1, end)
+        by_serial = await self._between(uid, tip, first, near)
+        if not by_serial and tip is not None and near < min(end, tip.serial):  # a full frame may jump any gap
+            by_serial = await self._between(uid, tip, near + 1, end)
+        page: list[tuple[int, bytes]] = []
+        size = 0
+        for serial in sorted(by_serial):
+            size += len(by_serial[serial])
+            if page and size > SDSP_PAGE_BYTES:
+                break
+            page.append((serial, by_serial[serial]))
+        return page
+
+    async def _between(self, uid: str, tip: Tip | None, first: int, last: int) -> dict[int, bytes]:
+        """Payloads by their serials: of what is there, as much as one read gives."""
+        if first > last:
+            return {}
         query = RecordQuery(
             after=tip.floor if tip is not None and first >= tip.base else 0,
             protocol=PROTOCOL,
@@ -104,19 +127,13 @@ class Shelf:
         by_serial = {record.seq: record.raw for record in found if record.raw is not None and record.seq is not None}
         if first not in by_serial:  # older than the journal keeps
             by_serial = {**await self._older(uid, tip, query), **by_serial}
-        page: list[tuple[int, bytes]] = []
-        size = 0
-        for serial in sorted(by_serial):
-            size += len(by_serial[serial])
-            if page and size > SDSP_PAGE_BYTES:
-                break
-            page.append((serial, by_serial[serial]))
-        return page
+        return by_serial
 
     async def _older(self, uid: str, tip: Tip | None, query: RecordQuery) -> dict[int, bytes]:
         assert query.seq_from is not None
+        assert query.seq_to is not None
         if tip is not None and tip.base <= query.seq_from <= tip.kept:
-            last = tip.kept if query.seq_to is None else min(query.seq_to, tip.kept)
+            last = min(query.seq_to, tip.kept)
             return await anyio.to_thread.run_sync(self.tips.kept, uid, query.seq_from, last)
         if self._ground.archive is None:
             return {}
@@ -138,12 +155,13 @@ class Shelf:
         """The frames that make up the object at `serial` (its newest, if None), with their objects loaded."""
         if serial is None:
             tip = self.tip(uid)
-            first, last = tip.base, tip.serial
-        else:
-            page = await self.page(uid, serial, serial)
-            if not page:
-                raise NotFoundError(f"this node has no frame {serial} of the object", about=uid)
-            first, last = decode(page[0][1]).base, serial
+            return await self._chain(uid, tip.base, tip.serial)
+        page = await self.page(uid, serial, serial)
+        if not page:
+            raise NotFoundError(f"this node has no frame {serial} of the object", about=uid)
+        return await self._chain(uid, decode(page[0][1]).base, serial)
+
+    async def _chain(self, uid: str, first: int, last: int) -> list[Frame]:
         if last - first > SDSP_HISTORY_FRAMES:
             raise UnavailableError(f"more than {SDSP_HISTORY_FRAMES} deltas since the last whole object", about=uid)
         frames: list[Frame] = []
@@ -169,15 +187,26 @@ class Shelf:
         """The newest object. Raises NotFoundError, or UnavailableError if its frames do not make up an object."""
         live = self._live.get(uid)
         if live is None:
-            live = Live(await self._rebuilt(uid))
-            self._keep(uid, live)
-        self._live.move_to_end(uid)
+            live = await self._loaded(uid)
+        else:
+            self._live.move_to_end(uid)
         if isinstance(live.state, Problem):
             problem = live.state
             raise UnavailableError(
                 f"the object cannot be rebuilt: {problem.cause} at serial {problem.serial}", about=uid
             )
         return live.state
+
+    async def _loaded(self, uid: str) -> Live:
+        """The object from the journal. Only what nobody has added to meanwhile stays in memory, as the newest."""
+        with self._watch(uid) as watch:
+            news = watch.look()
+            live = Live(await self._rebuilt(uid))
+        if (quicker := self._live.get(uid)) is not None:
+            return quicker
+        if not news.is_set():
+            self._keep(uid, live)
+        return live
 
     async def state_at(self, uid: str, serial: int) -> State:
         """The object as it was after a serial."""
@@ -188,8 +217,9 @@ class Shelf:
         return found
 
     async def _rebuilt(self, uid: str) -> State | Problem:
-        frames = await self.chain(uid)
-        return await anyio.to_thread.run_sync(self._built, self.tip(uid).serial, frames)
+        tip = self.tip(uid)
+        frames = await self._chain(uid, tip.base, tip.serial)
+        return await anyio.to_thread.run_sync(self._built, tip.serial, frames)
 
     def _built(self, serial: int, frames: Sequence[Frame]) -> State | Problem:
         state = object_at(serial, frames, self._deltas)
@@ -199,38 +229,41 @@ class Shelf:
 
     async def add(self, frame: Frame, payload: bytes, state: State | None = None) -> None:
         """A frame has been committed: remember it, and wake who waits. `state` is the object after it, if known."""
-        live = self._live.get(frame.uid)
-        if live is not None:
-            self._weight -= live.weight
-            folded = state or await self._folded(live, frame, len(payload))
-            if folded is None or (live.recent and frame.serial != live.recent[-1][0] + 1):
-                del self._live[frame.uid]
-            else:
-                live.state = folded
-                live.recent.append((frame.serial, payload))
-                self._weight += live.weight
-        elif state is not None:
-            live = Live(state)
-            live.recent.append((frame.serial, payload))
-            self._keep(frame.uid, live)
-        self._make_room()
+        before = self._live.get(frame.uid)
+        if before is None or isinstance(before.state, Problem) or frame.serial > before.state.serial:
+            if state is None and before is not None:
+                state = await self._folded(before, frame, len(payload))
+            self._follow(frame, payload, state)
         for waiting in self._watching.get(frame.uid, ()):
             waiting.set()
 
+    def _follow(self, frame: Frame, payload: bytes, state: State | None) -> None:
+        """Put the object as it is now where the older one is, or was: others may have needed its room meanwhile."""
+        live = self._live.get(frame.uid)
+        self.forget(frame.uid)
+        if state is None:
+            return
+        if live is None or (live.recent and frame.serial != live.recent[-1][0] + 1):
+            live = Live(state)
+        live.state = state
+        live.recent.append((frame.serial, payload))
+        self._keep(frame.uid, live)
+
     async def _folded(self, live: Live, frame: Frame, size: int) -> State | None:
         """The state after one more frame, or None if it has to be rebuilt when somebody asks."""
-        if frame.kind is Kind.FULL:
-            started = fold(None, frame, self._deltas, verify=False)
-            return msgspec.structs.replace(started, size=size) if isinstance(started, State) else None
-        if isinstance(live.state, Problem):
+        full = frame.kind is Kind.FULL
+        before = None if full else live.state
+        if isinstance(before, Problem):
             return None
-        heavy = live.state.size >= SDSP_HEAVY_BYTES
+        heavy = max(size, 0 if before is None else before.size) >= SDSP_HEAVY_BYTES
         found = (
-            await anyio.to_thread.run_sync(fold, live.state, frame, self._deltas)
+            await anyio.to_thread.run_sync(fold, before, frame, self._deltas)
             if heavy
-            else fold(live.state, frame, self._deltas)
+            else fold(before, frame, self._deltas)
         )
-        return found if isinstance(found, State) else None
+        if not isinstance(found, State):
+            return None
+        return msgspec.structs.replace(found, size=size) if full else found
 
     def forget(self, uid: str) -> None:
         """Rebuild the object from the journal when it is asked for next."""
@@ -274,14 +307,21 @@ class Shelf:
 
     @contextmanager
     def watching(self, uid: str) -> Iterator[Watch]:
-        """News of an object for the length of the block."""
+        """News of an object for a follower, for the length of the block."""
         self.check_room()
         self.followers += 1
+        try:
+            with self._watch(uid) as watch:
+                yield watch
+        finally:
+            self.followers -= 1
+
+    @contextmanager
+    def _watch(self, uid: str) -> Iterator[Watch]:
         watch = Watch(self._watching.setdefault(uid, set()))
         try:
             yield watch
         finally:
-            self.followers -= 1
             watch.close()
             if not self._watching.get(uid):
                 self._watching.pop(uid, None)

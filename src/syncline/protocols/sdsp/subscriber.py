@@ -22,8 +22,9 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import structs
 
-from syncline.core.errors import DecodeError, SynclineError
+from syncline.core.errors import DecodeError, SynclineError, UsageError
 from syncline.core.limits import SDSP_HEAVY_BYTES, SDSP_HEAVY_FRAMES, SDSP_INBOX
+from syncline.core.ports import RecordReader
 from syncline.networks.background import background
 from syncline.networks.fetch import Fetcher, FetchPolicy
 from syncline.protocols.sdsp.deltas import Deltas
@@ -70,8 +71,8 @@ class FollowedObject:
         self._inbox = inbox
         self._until_frozen = until_frozen
         self._events: list[UserEvent] = []
-        self._over = False
         known = session.state
+        self._over = until_frozen and known is not None and known.frozen
         self._weight = 0 if known is None else len(object_to_bytes(known.value, known.kind))
 
     @property
@@ -91,6 +92,11 @@ class FollowedObject:
     @property
     def status(self) -> Status:
         return self._session.status
+
+    @property
+    def publisher(self) -> str:
+        """Whom the object is pinned to; empty where the transport proves no names, or nothing came yet."""
+        return self._fetching.publisher
 
     def statistics(self) -> dict[str, int]:
         return {**self._session.statistics(), **self._fetching.counts}
@@ -154,13 +160,14 @@ class _Fetching:
         history: History,
         fetcher: Fetcher,
         storage: ObjectStorage | None,
+        publisher: str,
     ) -> None:
         self._tasks = tasks
         self._inbox = inbox
         self._history = history
         self._fetcher = fetcher
         self._storage = storage
-        self._publisher = ""
+        self.publisher = publisher
         self.counts = {"malformed": 0, "foreign": 0, "strangers": 0}
 
     def start(self, errand: AskHistory | LoadData) -> None:
@@ -172,11 +179,23 @@ class _Fetching:
     async def listen(self, transport: Transport, topic: str, start: Start) -> None:
         try:
             async with transport.subscribe(topic, start) as deliveries:
+                if start.after is None and not transport.capabilities.history:
+                    await self._begin(start.uid)
                 async for delivery in deliveries:
                     if (frame := self._frame(delivery, start.uid)) is not None:
                         await self._inbox.send(FrameReceived(frame, len(delivery.payload)))
         except SynclineError as error:
             await self._inbox.send(error)
+
+    async def _begin(self, uid: str) -> None:
+        """Where the transport does not: tell of the last published frame, if a history knows it."""
+        try:
+            payload = await self._history.last(uid)
+            frame = None if payload is None else decode(payload)
+        except SynclineError:
+            return  # SDSP: then it waits for the first frame to be delivered
+        if payload is not None and frame is not None and frame.uid == uid:
+            await self._inbox.send(FrameReceived(frame, len(payload)))
 
     def _frame(self, delivery: Delivery, uid: str) -> Frame | None:
         """The frame, if it is one, of this object, by the publisher that the object is pinned to."""
@@ -188,8 +207,8 @@ class _Fetching:
         if frame.uid != uid:
             self.counts["foreign"] += 1
             return None
-        self._publisher = self._publisher or delivery.publisher
-        if delivery.publisher != self._publisher:
+        self.publisher = self.publisher or delivery.publisher
+        if delivery.publisher != self.publisher:
             self.counts["strangers"] += 1
             return None
         return frame
@@ -219,9 +238,11 @@ async def follow(
     *,
     topic: str | None = None,
     state: State | None = None,
+    publisher: str = "",
     until_frozen: bool = True,
     following: Following | None = None,
     history: Sequence[str | History] | None = None,
+    records: RecordReader | None = None,
     storage: ObjectStorage | None = None,
     fetch: FetchPolicy | Fetcher | None = None,
     deltas: Deltas | None = None,
@@ -229,27 +250,32 @@ async def follow(
 ) -> AsyncIterator[FollowedObject]:
     """Follow the object `uid` on a transport, given as such or by its URL (`options` are then the transport's).
 
-    `topic` is the uid itself unless the publisher chose another; nodes need none. With `state`, go on after it. The loop
-    ends when the object is frozen, unless `until_frozen` is False. `history` are plug-ins, or their names, in the order
-    they are asked; by default a frame's historyUri, then the transport.
+    `topic` is the uid itself unless the publisher chose another; nodes need none. With `state`, go on after it. Where the
+    transport proves who published, the object stays with `publisher`, or with whoever comes first. The loop ends when the
+    object is frozen, unless `until_frozen` is False. `history` are plug-ins, or their names, in the order they are asked;
+    by default a frame's historyUri (`uri`), then the transport (`transport`); `journal` reads `records`, a node's journal.
     """
     opening = open_transport(where, **options) if isinstance(where, str) else nullcontext(where)
     fetcher = fetch if isinstance(fetch, Fetcher) else Fetcher(fetch)
-    inbox, outbox = anyio.create_memory_object_stream[Event | SynclineError](SDSP_INBOX)
-    async with opening as transport, background() as tasks:
+    async with opening as transport:
+        if publisher and not transport.capabilities.authenticated:
+            raise UsageError("this transport proves no names", hint="leave out `publisher`", about=uid)
         channel = uid if topic is None else topic
-        ground = HistoryGround(topic=channel, transport=transport, fetcher=fetcher)
-        errands = _Fetching(tasks, inbox, Histories(_chosen(history, ground)), fetcher, storage)
+        ground = HistoryGround(topic=channel, transport=transport, fetcher=fetcher, records=records)
         chosen = following or Following(
             serial_jump=None if transport.capabilities.authenticated else Following().serial_jump
         )
         session = SubscriberSession(
             uid, deltas or Deltas.installed(), random=random.random, state=state, following=chosen
         )
+        histories = Histories(_chosen(history, ground))
+        inbox, outbox = anyio.create_memory_object_stream[Event | SynclineError](SDSP_INBOX)
         with inbox, outbox:
-            start = Start(uid=uid, after=None if state is None else state.serial)
-            tasks.start_soon(errands.listen, transport, channel, start)
-            yield FollowedObject(session, errands, outbox, until_frozen)
+            async with background() as tasks:
+                errands = _Fetching(tasks, inbox, histories, fetcher, storage, publisher)
+                start = Start(uid=uid, after=None if state is None else state.serial)
+                tasks.start_soon(errands.listen, transport, channel, start)
+                yield FollowedObject(session, errands, outbox, until_frozen)
 
 
 def _chosen(history: Sequence[str | History] | None, ground: HistoryGround) -> list[History]:

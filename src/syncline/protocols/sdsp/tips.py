@@ -99,9 +99,10 @@ class Tips:
 
     def same(self, frame: Frame) -> Frame | None:
         """The accepted frame of the same uid and serial, if there is one."""
-        query = RecordQuery(id=frame_id(frame.uid, frame.serial), protocol=PROTOCOL, verdict=Outcome.ACCEPT, limit=1)
-        found = self._records.read(query)
-        return decode(found[0].raw) if found and found[0].raw is not None else None
+        name = frame_id(frame.uid, frame.serial)
+        found = self._records.read(RecordQuery(id=name, protocol=PROTOCOL, verdict=Outcome.ACCEPT, limit=1))
+        raw = found[0].raw if found else self._state.get_state(KEPT, name)  # copies outlive the records
+        return None if raw is None else decode(raw)
 
     def kept(self, uid: str, first: int, last: int) -> dict[int, bytes]:
         """Copied frames by their serials, as many as one answer may hold."""

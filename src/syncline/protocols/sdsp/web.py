@@ -32,6 +32,7 @@ from syncline.protocols.sdsp.wire import ObjectKind, decode, encode, object_to_b
 Emit = Callable[[bytes], Awaitable[None]]
 PREFIX: Final = "/sdsp"
 WAIT_MAX: Final = 60.0
+_SERIAL_DIGITS: Final = len(str(SDSP_SERIAL_MAX))
 _HISTORY: Final = re.compile(rf"{PREFIX}/.+/history/[^/]+", re.DOTALL)
 
 
@@ -139,8 +140,8 @@ class _Routes:
 
     async def events(self, request: Request) -> Response:
         """Frames as server-sent events, each with its serial as id."""
-        last = request.headers.get("last-event-id", "")
-        after = int(last) if last.isdecimal() else _whole(request, "after")
+        last = _serial(request.headers.get("last-event-id", ""))
+        after = _whole(request, "after") if last is None else last
         uid = request.path_params["uid"]
         self._shelf.check_room()
 
@@ -268,8 +269,16 @@ def _whole(request: HTTPConnection, name: str) -> int | None:
         return None
     if text == "-1" and name == "after":
         return -1
-    if not text.isdecimal() or int(text) > SDSP_SERIAL_MAX:
+    serial = _serial(text)
+    if serial is None:
         raise UsageError(f"{name} is a serial, not {text[:80]!r}")
+    return serial
+
+
+def _serial(text: str) -> int | None:
+    """The serial a client writes, if it is one; more digits than any has are not even read."""
+    if not text.isdecimal() or len(text) > _SERIAL_DIGITS or int(text) > SDSP_SERIAL_MAX:
+        return None
     return int(text)
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from syncline.core.errors import UsageError
 from syncline.protocols.sdsp.deltas import Budget, Delta, Deltas
-from syncline.protocols.sdsp.wire import ObjectKind
+from syncline.protocols.sdsp.rebuild import Cause, Problem, Status, rebuild
+from syncline.protocols.sdsp.wire import ObjectKind, delta_frame, full_frame
 
 
 class Whole:
@@ -37,6 +38,22 @@ def test_the_built_in_algorithms_are_there_and_have_the_interface() -> None:
 
 def test_another_algorithm_can_be_added() -> None:
     assert Deltas([Whole()])["X-whole"].apply(1, 2, Budget()) == 2
+
+
+def test_a_plug_in_that_stumbles_makes_the_object_stale_and_stops_nobody() -> None:
+    class Stumbling(Whole):
+        def apply(self, old: Any, delta: Any, budget: Budget, *, in_place: bool = False) -> Any:
+            assert not in_place
+            raise KeyError("oops")
+
+    frames = [full_frame("a", 0, {"n": 0}), delta_frame("a", 1, 1, "X-whole", {"n": 1}), full_frame("a", 2, {"n": 2})]
+    found = rebuild(None, frames[:2], Deltas([Stumbling()]), in_place=True)
+    assert found.state is not None
+    assert (found.state.serial, found.state.status) == (0, Status.STALE)
+    assert found.problems == [Problem(Cause.DELTA_FAILED, 1, "the plug-in for X-whole fails: KeyError: 'oops'")]
+    mended = rebuild(found.state, frames[2:], Deltas([Stumbling()]))
+    assert mended.state is not None
+    assert (mended.state.value, mended.state.status) == ({"n": 2}, Status.SYNCED)
 
 
 @pytest.mark.parametrize("code", ["whole", "jp", "X-vcdiff"])

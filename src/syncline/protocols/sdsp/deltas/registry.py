@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Any, Final
 
-from syncline.core.errors import UsageError
-from syncline.protocols.sdsp.deltas.base import Delta
+from syncline.core.errors import DeltaError, UsageError
+from syncline.core.verdict import Reason
+from syncline.protocols.sdsp.deltas.base import Budget, Delta
 from syncline.protocols.sdsp.deltas.jp import JsonPatch
 from syncline.protocols.sdsp.deltas.md import MyersDiff
 from syncline.protocols.sdsp.deltas.mp import MergePatch
@@ -57,7 +58,7 @@ class Deltas(Mapping[str, Delta]):
             raise UsageError(f"the code {delta.code!r} of a delta plug-in must start with {CUSTOM_PREFIX}")
         if delta.code in self._by_code:
             raise UsageError(f"there is a delta algorithm {delta.code} already")
-        self._by_code[delta.code] = delta
+        self._by_code[delta.code] = _Guarded(delta)
 
     def __getitem__(self, code: str) -> Delta:
         return self._by_code[code]
@@ -67,3 +68,28 @@ class Deltas(Mapping[str, Delta]):
 
     def __len__(self) -> int:
         return len(self._by_code)
+
+
+class _Guarded:
+    """A plug-in as the built-in algorithms promise to be: whatever it stumbles over is a delta that does not fit.
+
+    It never works in place: nobody but its author knows what it leaves behind when it stumbles.
+    """
+
+    def __init__(self, inner: Delta) -> None:
+        self._inner = inner
+        self.code = inner.code
+        self.kinds = inner.kinds
+
+    def make(self, old: Any, new: Any) -> Any | None:
+        return self._inner.make(old, new)
+
+    def apply(self, old: Any, delta: Any, budget: Budget, *, in_place: bool = False) -> Any:
+        try:
+            return self._inner.apply(old, delta, budget)
+        except DeltaError:
+            raise
+        except Exception as error:
+            raise DeltaError(
+                f"the plug-in for {self.code} fails: {type(error).__name__}: {error}", reason=Reason.INVALID_PAYLOAD
+            ) from error
