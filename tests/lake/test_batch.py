@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from syncline.core.record import Record
 from syncline.formats.records import from_arrow
-from syncline.lake.batch import InProcess, Lander
+from syncline.lake.batch import InProcess, Lander, clear_left_exchanges
 from syncline.lake.deltas import BatchName
 from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, list_segments
@@ -139,6 +139,28 @@ def test_a_damaged_segment_is_put_aside_and_the_others_land(lake: Lake, cut: int
     victim.write_bytes(content)
     assert lander(lake).land(sealed(lake)).records == 10
     assert rows(lake, "records").num_rows == 30
+
+
+def test_a_segment_that_somebody_else_took_away_meanwhile_is_passed_over(lake: Lake) -> None:
+    seal(lake, FakeJournal("a").keep(arrivals(30)))
+    segments = sealed(lake)
+    path = lake.segments.path / segments[1].path
+    content = path.read_bytes()
+    path.unlink()
+    result = lander(lake).land(segments)
+    assert (result.records, result.damaged) == (20, [])
+    path.write_bytes(content)
+    assert lander(lake).land(segments).records == 10, "it was not taken for landed"
+
+
+def test_exchange_files_of_a_killed_run_are_removed_by_the_next(lake: Lake) -> None:
+    left = lake.tables.path / "_exchange" / "killed" / "sdsp_frames-1.arrow"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"left behind")
+    clear_left_exchanges(lake)
+    assert left.exists(), "it may be in use"
+    clear_left_exchanges(lake, alone=True)
+    assert not left.parent.exists()
 
 
 def test_a_flipped_bit_in_a_segment_is_noticed(lake: Lake) -> None:

@@ -168,3 +168,29 @@ def test_rows_whose_records_were_dropped_for_their_age_stay(lake: Lake) -> None:
 def test_a_running_pipeline_must_end_first(lake: Lake) -> None:
     with only_pipeline(lake), pytest.raises(UnavailableError, match="another pipeline"):
         reprocess(lake, built_in_stages(), InProcess())
+
+
+@pytest.mark.parametrize("moment", ["judge", "write", "fold"])
+def test_what_a_pipeline_lands_meanwhile_is_not_lost(lake: Lake, mixed: Traffic, moment: str) -> None:
+    """In a bucket there is no lock: a pipeline may land at any moment of it."""
+    land(lake)
+    journal, late = FakeJournal("b"), Traffic(6)
+    pending = [late.receive(journal, late.publish(20)), journal.keep([arrived(omm(90), "OMM"), *packets(4, 9)])]
+
+    class PipelineInBetween(InProcess):
+        def run(self, function, tasks, title):  # type: ignore[no-untyped-def]
+            answers = super().run(function, tasks, title)
+            if title.startswith(moment) and pending:
+                seal(lake.segments.path, pending.pop(), 10)
+                land(lake)
+            return answers
+
+    reprocess(lake, built_in_stages(), PipelineInBetween())
+    assert pending == []
+    assert rows(lake, "sdsp_frames").num_rows == 60 + 20
+    assert sorted(rows(lake, "sdsp_objects")["uid"].to_pylist()) == sorted(
+        set(rows(lake, "sdsp_frames")["uid"].to_pylist())
+    )
+    assert rows(lake, "sds_omm").num_rows == rows(lake, "sds_messages").num_rows == 31
+    assert {int(row["seq"]) for row in rows(lake, "svs_publications").to_pylist() if row["complete"]} == {1, 2, 4, 5}
+    assert rows(lake, "segments").num_rows == len(list(list_segments(lake.segments)))

@@ -19,7 +19,7 @@ import structlog
 from syncline.core import limits
 from syncline.core.crash import crash_point
 from syncline.core.errors import SynclineError, UnavailableError
-from syncline.lake.batch import BatchResult, Lander, clear_exchange
+from syncline.lake.batch import BatchResult, Lander, clear_left_exchanges
 from syncline.lake.deltas import BatchName
 from syncline.lake.land import Damaged
 from syncline.lake.lock import only_pipeline
@@ -98,7 +98,7 @@ class Pipeline:
         """Land everything sealed so far, then return."""
         begun = time.monotonic()
         with only_pipeline(self._lake):
-            clear_exchange(self._lake)
+            clear_left_exchanges(self._lake, alone=True)
             if self._lake.segments.is_local:
                 self._wait(self._start({"availableNow": True}))
             self.sweep()
@@ -109,7 +109,7 @@ class Pipeline:
         """Land segments as they are sealed, looking every `seconds`, until `stop` is called from another thread."""
         begun = swept = time.monotonic()
         with only_pipeline(self._lake):
-            clear_exchange(self._lake)
+            clear_left_exchanges(self._lake, alone=True)
             if not self._lake.segments.is_local:
                 self._look_again(seconds)
                 self.summary.seconds = time.monotonic() - begun

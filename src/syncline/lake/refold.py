@@ -34,6 +34,7 @@ def refold(lake: Lake, stages: ProtocolStages, rule: StateRule, runner: Runner) 
     [source_table] = [keyed.table for keyed in stages.keyed if keyed.table.name == rule.source]
     source = LakeTable.open(lake.table(rule.source), source_table, buckets=limits.LAKE_BUCKETS)
     state = LakeTable.open(lake.table(rule.table.name), rule.table, buckets=source.buckets)
+    source.refresh()  # after the state was opened: whatever landed there landed here before
     for _ in range(limits.LAKE_COMMIT_ATTEMPTS):
         tasks = [
             RefoldTask(lake, bucket, files) for bucket, files in sorted(source.files_by_bucket(stages.protocol).items())

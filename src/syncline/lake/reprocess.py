@@ -24,7 +24,7 @@ from syncline.core import limits
 from syncline.core.crash import crash_point
 from syncline.core.errors import ConflictError, UnavailableError, UsageError
 from syncline.formats.records import RECORD_SCHEMA
-from syncline.lake.batch import Runner, clear_exchange
+from syncline.lake.batch import Runner, clear_exchange, clear_left_exchanges
 from syncline.lake.blobs import pieces, with_raw
 from syncline.lake.decode import rows_of
 from syncline.lake.deltas import LakeTable, dropped_before, open_delta
@@ -80,11 +80,12 @@ def reprocess(lake: Lake, stages: Stages, runner: Runner, tables: Sequence[str] 
         if table_named(name, stages).name in (RECORDS.name, SEGMENTS.name):
             raise UsageError(f"{name} is what the other tables are made from", hint="remove it and land segments again")
     with only_pipeline(lake):
-        clear_exchange(lake)
+        clear_left_exchanges(lake, alone=True)
+        work = _Reprocessing(lake, stages, runner, names)
         try:
-            return _Reprocessing(lake, stages, runner, names).run()
+            return work.run()
         finally:
-            clear_exchange(lake)
+            clear_exchange(lake, work.exchange)
 
 
 class _Reprocessing:
@@ -93,7 +94,7 @@ class _Reprocessing:
         self._stages = stages
         self._runner = runner
         self._names = names
-        self._exchange = f"{EXCHANGE}/{uuid.uuid4().hex}"
+        self.exchange = uuid.uuid4().hex
         self._rows: defaultdict[str, int] = defaultdict(int)
 
     def run(self) -> dict[str, int]:
@@ -118,36 +119,40 @@ class _Reprocessing:
         return sorted({str(part["protocol"]) for part in records.partitions()})
 
     def _protocol(self, protocol: str) -> dict[str, int]:
-        records = self._open(RECORDS)
         stages = self._stages.get(protocol)
         keyed = [] if stages is None else [rule for rule in stages.keyed if self._is_wanted(rule.table)]
         judged = [table for table in JUDGED if self._is_wanted(table)]
         done: dict[str, int] = {}
         if not keyed and not judged:
             return done
+        # First the tables to replace, then `records`: what a pipeline has landed there by now is in `records` too, which
+        # it commits first; and what it lands there later makes our commit fail, and all of this run again.
+        targets = {table.name: self._present(table) for table in (*judged, *(rule.table for rule in keyed))}
+        records = self._open(RECORDS)
         buckets = self._open(stages.ledger).buckets if stages is not None and stages.keyed else 1
         wanted = frozenset(table.name for table in (*judged, *(rule.table for rule in keyed)))
         reports = self._runner.run(
             partial(judge_files, stages=stages),
             [
-                JudgeTask(self._lake, protocol, files, wanted, self._exchange, buckets)
+                JudgeTask(self._lake, protocol, files, wanted, f"{EXCHANGE}/{self.exchange}", buckets)
                 for files in _groups(records.files_with_dates(protocol), self._runner.parallelism)
             ],
             f"judge {protocol} again",
         )
         for table in judged:
             added = [file for each in reports for file in each.added if file.table == table.name]
-            done[table.name] = self._replace(table, added, records, protocol)
+            done[table.name] = self._replace(targets[table.name] or self._new(table), added, records, protocol)
         for rule in keyed:
             parcels = [parcel for each in reports for parcel in each.parcels if parcel.table == rule.table.name]
-            there = open_delta(self._lake.table(rule.table.name)) is not None
-            if there or parcels or rule.table.named:  # else a schema that never occurred
-                done[rule.table.name] = self._keyed(rule, parcels, records, protocol)
+            target = targets[rule.table.name]
+            if target is not None or parcels:  # else a schema that never occurred
+                done[rule.table.name] = self._keyed(rule, target or self._new(rule.table), parcels, records, protocol)
         return done
 
-    def _keyed(self, rule: KeyedRule, parcels: list[Parcel], records: LakeTable, protocol: str) -> int:
-        there = open_delta(self._lake.table(rule.table.name)) is not None
-        old = self._open(rule.table).files_by_bucket(protocol) if there else {}
+    def _keyed(
+        self, rule: KeyedRule, target: LakeTable, parcels: list[Parcel], records: LakeTable, protocol: str
+    ) -> int:
+        old = target.files_by_bucket(protocol)
         by_bucket: defaultdict[int, list[Parcel]] = defaultdict(list)
         for parcel in parcels:
             by_bucket[parcel.bucket].append(parcel)
@@ -157,12 +162,25 @@ class _Reprocessing:
             for bucket in sorted({*by_bucket, *(old if before else ())})
         ]
         found = self._runner.run(partial(write_bucket, rule=rule), tasks, f"write {rule.table.name} again")
-        return self._replace(rule.table, [file for each in found for file in each], records, protocol)
+        return self._replace(target, [file for each in found for file in each], records, protocol)
 
-    def _replace(self, table: Table, added: list[AddedFile], records: LakeTable, protocol: str) -> int:
-        self._open(table).replace(added, records, protocol)
+    def _replace(self, target: LakeTable, added: list[AddedFile], records: LakeTable, protocol: str) -> int:
+        target.replace(added, records, protocol)
         crash_point("lake.reprocessed")
         return sum(file.rows for file in added)
+
+    def _present(self, table: Table) -> LakeTable | None:
+        """The open table, or None if it is not there and may stay so until it has a row."""
+        if table.named or open_delta(self._lake.table(table.name)) is not None:
+            return self._open(table)
+        return None
+
+    def _new(self, table: Table) -> LakeTable:
+        """The table, which was not there when we began."""
+        made = self._open(table)
+        if made.version > 0:
+            raise ConflictError("somebody else made the table meanwhile", about=table.name)
+        return made
 
     def _open(self, table: Table) -> LakeTable:
         buckets = limits.LAKE_BUCKETS
