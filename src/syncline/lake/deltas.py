@@ -96,7 +96,7 @@ class LakeTable:
         doubtful = [segment for segment in segments if segment.lo <= newest[segment.chain]]
         if not doubtful:  # nothing so new can have landed: the usual case, and no name was looked up
             return list(segments)
-        known = read_transactions(self.root, self.version)
+        known = read_transactions(self.root, self.version, [segment_name(segment) for segment in doubtful])
         landed = {segment.path for segment in doubtful if segment_name(segment) in known}
         return [segment for segment in segments if segment.path not in landed]
 
