@@ -93,9 +93,12 @@ class _Rebuilding:
         touched = pc.is_in(before[table.key], value_set=pc.unique(rows[on]))
         old = before.filter(touched)
 
-        def history(keys: list[Any]) -> pa.Table:
-            wanted = pa.array(keys, source.schema.field(on).type)
-            return self._read(source, list(rule.columns) or source.file_schema.names, pc.field(on).isin(wanted))
+        def history(keys: list[Any], least: tuple[str, Any] | None = None) -> pa.Table:
+            where = pc.field(on).isin(pa.array(keys, source.schema.field(on).type))
+            if least is not None:
+                bound = pa.scalar(least[1], source.schema.field(least[0]).type)
+                where = (pc.field(least[0]) >= bound) & where
+            return self._read(source, list(rule.columns) or source.file_schema.names, where)
 
         new = rule.fold(old, rows, history)
         order = [(name, "ascending") for name in table.sort_by]

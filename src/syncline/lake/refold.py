@@ -17,7 +17,7 @@ from syncline.lake.deltas import LakeTable
 from syncline.lake.files import AddedFile, TableWriter
 from syncline.lake.rebuild import partition_of
 from syncline.lake.roots import Lake
-from syncline.lake.stages import ProtocolStages, StateRule
+from syncline.lake.stages import ProtocolStages, StateRule, no_history
 from syncline.lake.tables import Table
 
 
@@ -59,7 +59,7 @@ def fold_bucket(task: RefoldTask, stages: ProtocolStages, rule: StateRule, sourc
     dataset = ds.dataset(paths, schema=source.file_schema, format="parquet", filesystem=filesystem, partitioning=None)
     rows = dataset.to_table(use_threads=False)
     table = rule.table
-    state: pa.Table = rule.fold(table.file_schema.empty_table(), rows, lambda keys: source.file_schema.empty_table())
+    state: pa.Table = rule.fold(table.file_schema.empty_table(), rows, no_history(source))
     writer = TableWriter(filesystem, table)
     writer.write(
         partition_of(table, stages.protocol, task.bucket),
