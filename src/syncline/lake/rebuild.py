@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from syncline.core.errors import CorruptionError
 from syncline.lake.distinct import distinct, unknown
 from syncline.lake.exchange import Parcel, read_parcels
-from syncline.lake.files import AddedFile, TableWriter
+from syncline.lake.files import CHECKED, AddedFile, TableWriter
 from syncline.lake.roots import Lake
 from syncline.lake.stages import KeyedRule, ProtocolStages, StateRule
 from syncline.lake.tables import BUCKET, Table
@@ -78,7 +78,8 @@ class _Rebuilding:
         """The identities among the incoming ones that the table has already, with their contents if these matter."""
         table = rule.table
         names = list(table.identity)
-        there = self._read(table, names, pc.field(table.key).isin(pc.unique(incoming[table.key])))
+        where = pc.field(table.key).isin(pc.unique(incoming[table.key]))
+        there = self._read(table, names, where if not table.span else where & _within_span(table.span, incoming))
         both = there.join(incoming.select(names), keys=names, join_type="left semi", use_threads=False)
         if rule.same is None or both.num_rows == 0:
             return both.append_column(rule.content, pa.nulls(0, pa.string())) if rule.content else both
@@ -113,9 +114,11 @@ class _Rebuilding:
         if not paths:
             return schema.empty_table().select(columns)
         try:
-            dataset = ds.dataset(paths, schema=schema, format="parquet", filesystem=self._filesystem, partitioning=None)
+            dataset = ds.dataset(paths, schema=schema, format=CHECKED, filesystem=self._filesystem, partitioning=None)
             return dataset.to_table(columns=columns, filter=where, use_threads=False)
-        except (pa.ArrowInvalid, FileNotFoundError) as error:
+        except (pa.ArrowInvalid, OSError) as error:
+            if not isinstance(error, FileNotFoundError | pa.ArrowInvalid) and not self._task.lake.tables.is_local:
+                raise  # a store that does not answer
             raise CorruptionError(f"a file of a table is damaged or gone: {error}", about=table.name) from None
 
     def _write(self, table: Table, rows: pa.Table) -> None:
@@ -126,3 +129,10 @@ class _Rebuilding:
         )
         writer.close()
         self._added += writer.added
+
+
+def _within_span(name: str, rows: pa.Table) -> pc.Expression:
+    """That a row's value is among those of these rows, or absent. Files whose statistics say otherwise are not read."""
+    span = pc.min_max(rows[name])
+    column = pc.field(name)
+    return ((column >= span["min"]) & (column <= span["max"])) | column.is_null()

@@ -14,7 +14,7 @@ from syncline.core import limits
 from syncline.core.errors import ConflictError, UnavailableError
 from syncline.lake.batch import Runner
 from syncline.lake.deltas import LakeTable
-from syncline.lake.files import AddedFile, TableWriter
+from syncline.lake.files import CHECKED, AddedFile, TableWriter
 from syncline.lake.rebuild import partition_of
 from syncline.lake.roots import Lake
 from syncline.lake.stages import ProtocolStages, StateRule, no_history
@@ -56,7 +56,7 @@ def fold_bucket(task: RefoldTask, stages: ProtocolStages, rule: StateRule, sourc
     """Fold one bucket from nothing, and write its state."""
     filesystem = task.lake.tables.filesystem()
     paths = [f"{source.name}/{path}" for path in task.files]
-    dataset = ds.dataset(paths, schema=source.file_schema, format="parquet", filesystem=filesystem, partitioning=None)
+    dataset = ds.dataset(paths, schema=source.file_schema, format=CHECKED, filesystem=filesystem, partitioning=None)
     rows = dataset.to_table(use_threads=False)
     table = rule.table
     state: pa.Table = rule.fold(table.file_schema.empty_table(), rows, no_history(source))

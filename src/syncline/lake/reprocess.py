@@ -30,7 +30,7 @@ from syncline.lake.decode import rows_of
 from syncline.lake.deltas import LakeTable, dropped_before, open_delta
 from syncline.lake.distinct import distinct
 from syncline.lake.exchange import ExchangeWriter, Parcel, buckets_of, read_parcels
-from syncline.lake.files import AddedFile, TableWriter
+from syncline.lake.files import CHECKED, AddedFile, TableWriter
 from syncline.lake.lock import only_pipeline
 from syncline.lake.rebuild import partition_of
 from syncline.lake.refold import refold
@@ -233,7 +233,7 @@ def write_bucket(task: DistinctTask, rule: KeyedRule) -> list[AddedFile]:
 
 def _too_old(filesystem: Any, table: Table, files: list[str], before: datetime.date) -> pa.Table:
     paths = [f"{table.name}/{path}" for path in files]
-    dataset = ds.dataset(paths, schema=table.file_schema, format="parquet", filesystem=filesystem, partitioning=None)
+    dataset = ds.dataset(paths, schema=table.file_schema, format=CHECKED, filesystem=filesystem, partitioning=None)
     midnight = datetime.datetime.combine(before, datetime.time(), datetime.UTC)
     return dataset.to_table(filter=pc.field("received_at") < midnight, use_threads=False)
 
@@ -241,7 +241,7 @@ def _too_old(filesystem: Any, table: Table, files: list[str], before: datetime.d
 def _record_pieces(filesystem: Any, path: str, protocol: str) -> Any:
     """The records of one file, a row group at a time."""
     with filesystem.open_input_file(f"{RECORDS.name}/{path}") as stream:
-        file = pq.ParquetFile(stream)
+        file = pq.ParquetFile(stream, page_checksum_verification=True)
         for group in range(file.num_row_groups):
             found = file.read_row_group(group, use_threads=False)
             named = found.append_column("protocol", pa.array([protocol] * found.num_rows, pa.string()))

@@ -38,7 +38,8 @@ NOTIFICATIONS: Final = Table(
     ),
     partition_by=(BUCKET,),
     key="data_hash",
-    identity=("id",),
+    identity=("id", "height", "data_hash"),  # one who signs two notices under one number is to be seen
+    span="height",
     sort_by=("height",),
     statistics=("height", "publisher", "received_at"),
     plain=("id",),
@@ -61,6 +62,7 @@ HEADERS: Final = Table(
     partition_by=(BUCKET,),
     key="chain_id",
     identity=("hash",),
+    span="height",
     sort_by=("height",),
     statistics=("height", "time"),
 )
@@ -86,6 +88,7 @@ RESULTS: Final = Table(
     partition_by=(BUCKET,),
     key="peer",
     identity=("id",),
+    span="height",
     sort_by=("peer", "received_at"),
     statistics=("peer", "received_at"),
     plain=("id",),
