@@ -211,9 +211,11 @@ class LakeTable:
         present = {field.name for field in self._delta.schema().fields}
         wanted = Schema.from_arrow(_commented(self.table))
         missing: list[Field] = [field for field in wanted.fields if field.name not in present]
-        if missing:
-            self._delta.alter.add_columns(missing)
+        if (
+            missing
+        ):  # said first: killed in between, the table is not left with columns that nobody expects to be absent
             self._delta.alter.set_table_properties({WIDENED_PROPERTY: "true"}, raise_if_not_exists=False)
+            self._delta.alter.add_columns(missing)
             self.refresh()
 
 
