@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
+from syncline.core import limits
 from syncline.core.errors import CorruptionError
 from syncline.core.record import Arrival, Incoming
 from syncline.lake.batch import InProcess, Lander
@@ -90,3 +94,29 @@ def test_a_changed_bit_in_a_state_is_not_written_again_as_the_truth(lake: Lake) 
     state.write_bytes(whole)
     land(lake, journal, [])
     assert_tables_equal(lake, traffic.truth)
+
+
+@pytest.mark.parametrize(("least", "files", "kept"), [(1, 4, 3), (2**40, 1, 0)])
+def test_large_files_of_a_state_stay_unless_a_key_in_them_changes(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, least: int, files: int, kept: int
+) -> None:
+    monkeypatch.setattr(limits, "LAKE_STATE_FILE_BYTES", least)
+    journal, publishers = FakeJournal("a"), [Traffic(80 + number, objects=2) for number in range(4)]
+    for traffic in publishers:
+        seal(lake.segments.path, traffic.receive(journal, traffic.publish(6), disorder=3))
+        land(lake, journal, [])
+    before = lake_files(lake, "sdsp_objects")
+    seal(lake.segments.path, publishers[1].receive(journal, publishers[1].publish(6)))
+    land(lake, journal, [])
+    after = lake_files(lake, "sdsp_objects")
+    assert (len(before), len(after), len(before & after)) == (files, files, kept)
+    expected = {uid: last for traffic in publishers for uid, last in traffic.truth.newest().items()}
+    found = rows(lake, "sdsp_objects").to_pylist()
+    assert len(found) == len(expected)
+    assert {row["uid"]: (row["serial"], json.loads(row["value"])) for row in found} == {
+        uid: (last.frame.serial, last.value) for uid, last in expected.items()
+    }
+
+
+def lake_files(lake: Lake, table: str) -> set[str]:
+    return set(DeltaTable(lake.table(table).url).file_uris())

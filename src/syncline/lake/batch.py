@@ -236,6 +236,8 @@ class _Attempt:
                 by_bucket[parcel.bucket].append(parcel)
         opened = [self._lander.present(table) for table in stages.tables if table.named or table in behind]
         files = {each.table.name: each.files_by_bucket(stages.protocol) for each in opened if each is not None}
+        states = [each for each in opened if each is not None and each.table.mode == "state"]
+        large = {each.table.name: each.large_files(limits.LAKE_STATE_FILE_BYTES) for each in states}
         wanted = frozenset(table.name for table in behind)
         repeated = frozenset(rule.table.name for rule in stages.states if self._lags_behind_source(rule))
         return [
@@ -244,6 +246,7 @@ class _Attempt:
                 bucket,
                 found,
                 {name: paths.get(bucket, []) for name, paths in files.items()},
+                {name: paths.intersection(files[name].get(bucket, ())) for name, paths in large.items()},
                 wanted,
                 repeated,
             )

@@ -112,6 +112,12 @@ class LakeTable:
                 found[int(bucket)].append(path)
         return dict(found)
 
+    def large_files(self, least: int) -> frozenset[str]:
+        """The paths of files of at least so many bytes."""
+        actions = self._delta.get_add_actions(flatten=True)
+        files = zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
+        return frozenset(path for path, size in files if size >= least)
+
     def commit(
         self,
         added: Sequence[AddedFile],

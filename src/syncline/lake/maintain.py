@@ -48,7 +48,8 @@ def table_facts(lake: Lake, tables: Iterable[Table]) -> list[TableFacts]:
 
 def optimize(lake: Lake, tables: Iterable[Table], *, by_key: bool = False) -> list[Optimized]:
     """Merge small files. With `by_key` rows are also put together by the table's key, so that queries for one key skip
-    most files; that rewrites everything. State tables have one file per bucket and need none of this.
+    most files; that rewrites everything. Files of state tables are merged as they are
+    rewritten, and need none of this.
     """
     done = []
     for table in tables:

@@ -33,6 +33,7 @@ class BucketTask(msgspec.Struct, frozen=True):
     bucket: int
     parcels: list[Parcel]
     files: dict[str, list[str]]  # table → paths below the table's folder
+    large: dict[str, frozenset[str]]  # state table → those of its files that stay unless a key in them changes
     tables: frozenset[str]  # the tables to bring up to date
     repeated: frozenset[str]  # state tables that lag behind their source: what is known there may be new here
 
@@ -90,8 +91,10 @@ class _Rebuilding:
             return
         table = rule.table
         on = rule.on or source.key
-        before = self._read(table, table.file_schema.names, None)
-        touched = pc.is_in(before[table.key], value_set=pc.unique(rows[on]))
+        keys = pc.unique(rows[on])
+        files = [path for path in self._task.files.get(table.name, ()) if self._is_rewritten(table, path, keys)]
+        before = self._read(table, table.file_schema.names, None, files)
+        touched = pc.is_in(before[table.key], value_set=keys)
         old = before.filter(touched)
 
         def history(keys: list[Any], least: tuple[str, Any] | None = None) -> pa.Table:
@@ -106,10 +109,20 @@ class _Rebuilding:
         if new.sort_by(order).equals(old.sort_by(order)):
             return
         self._write(table, pa.concat_tables([before.filter(pc.invert(touched)), new]))
-        self._replaced += [(table.name, path) for path in self._task.files.get(table.name, ())]
+        self._replaced += [(table.name, path) for path in files]
 
-    def _read(self, table: Table, columns: list[str], where: Any) -> pa.Table:
-        paths = [f"{table.name}/{path}" for path in self._task.files.get(table.name, ())]
+    def _is_rewritten(self, table: Table, path: str, keys: pa.Array) -> bool:
+        """Small files are merged with what is new; a large one is left alone if it holds none of the keys, so that a batch
+        does not write all that a bucket ever came to hold.
+        """
+        if path not in self._task.large.get(table.name, ()):
+            return True
+        return bool(self._read(table, [table.key], pc.field(table.key).isin(keys), [path]).num_rows)
+
+    def _read(self, table: Table, columns: list[str], where: Any, files: list[str] | None = None) -> pa.Table:
+        """Columns of the rows of these files, or all of the bucket's, that fulfil a condition."""
+        chosen = self._task.files.get(table.name, []) if files is None else files
+        paths = [f"{table.name}/{path}" for path in chosen]
         schema = table.file_schema
         if not paths:
             return schema.empty_table().select(columns)
