@@ -46,8 +46,12 @@ def with_faulty_sds() -> Stages:
             column = table["sds_omm"].schema.get_field_index("MEAN_MOTION")
             count = table["sds_omm"].num_rows
             table["sds_omm"] = table["sds_omm"].set_column(column, "MEAN_MOTION", pa.nulls(count, pa.float64()))
-        outcome = pa.array(["reject" if at % 3 == 2 else each for at, each in enumerate(found.outcome.to_pylist())])
-        reason = pa.array(["malformed" if at % 3 == 2 else each for at, each in enumerate(found.reason.to_pylist())])
+        outcome = pa.array(
+            ["reject" if at % 3 == 2 else each for at, each in enumerate(found.outcome.to_pylist())], pa.string()
+        )
+        reason = pa.array(
+            ["malformed" if at % 3 == 2 else each for at, each in enumerate(found.reason.to_pylist())], pa.string()
+        )
         return Examined(outcome, reason, table)
 
     return {**stages, "sds": msgspec.structs.replace(stages["sds"], examine=examine)}
@@ -163,6 +167,21 @@ def test_rows_whose_records_were_dropped_for_their_age_stay(lake: Lake) -> None:
     found = rows(lake, "sds_omm").sort_by("received_at")
     assert found["MEAN_MOTION"].to_pylist() == [None] * 4 + [15.5] * 4, "the old ones cannot be read again"
     assert rows(lake, "sds_messages").num_rows == 8
+
+
+def test_a_dropped_record_of_which_another_node_has_a_copy_is_still_one_row(lake: Lake) -> None:
+    for name, after in (("a", 1_000_000), ("b", 3 * DAY)):
+        seal(lake.segments.path, FakeJournal(name).keep([arrived(omm(n), "OMM", after=after) for n in range(5)]), 20)
+        land(lake, with_faulty_sds())
+    seal(lake.segments.path, FakeJournal("c").keep([arrived(omm(9), "OMM", after=1_000_000)]), 20)
+    land(lake, with_faulty_sds())
+    today = datetime.datetime.fromtimestamp(DAY_ZERO / 1e6, datetime.UTC).date() + datetime.timedelta(4)
+    drop_old_records(lake, days=2, today=today)
+    for _ in range(2):
+        reprocess(lake, built_in_stages(), InProcess())
+        found = rows(lake, "sds_omm").sort_by("received_at")
+        assert found["MEAN_MOTION"].to_pylist() == [None] + [15.5] * 5, "what can be read again is, once"
+        assert rows(lake, "sds_messages").num_rows == 6
 
 
 def test_a_running_pipeline_must_end_first(lake: Lake) -> None:

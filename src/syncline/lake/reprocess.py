@@ -2,7 +2,8 @@
 made again from the raw bytes in `records`. Each table is replaced by one commit, so a kill leaves it as it was or as it
 shall be, and running it again ends in the same rows.
 
-Rows whose records were dropped for their age stay as they are: there is nothing left to make them from.
+Rows whose records were dropped for their age, or whose bytes are gone, stay as they are: there is nothing left to make
+them from.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+import structlog
 
 from syncline.core import limits
 from syncline.core.crash import crash_point
@@ -28,7 +30,7 @@ from syncline.lake.batch import Runner, clear_exchange, clear_left_exchanges
 from syncline.lake.blobs import pieces, with_raw
 from syncline.lake.decode import rows_of
 from syncline.lake.deltas import LakeTable, dropped_before, open_delta
-from syncline.lake.distinct import distinct
+from syncline.lake.distinct import distinct, unknown
 from syncline.lake.exchange import ExchangeWriter, Parcel, buckets_of, read_parcels
 from syncline.lake.files import CHECKED, AddedFile, TableWriter
 from syncline.lake.lock import only_pipeline
@@ -41,7 +43,9 @@ from syncline.lake.verify import unexamined, verify
 
 CRASH_POINTS: Final = ("lake.reprocessed",)  # after each table
 JUDGED: Final = (REJECTED, AUDIT)
+Arrival = tuple[str, str, int]  # node, epoch, lsn
 R = TypeVar("R")
+log = structlog.get_logger("syncline.lake")
 
 
 class JudgeTask(msgspec.Struct, frozen=True):
@@ -58,10 +62,13 @@ class JudgeTask(msgspec.Struct, frozen=True):
 class JudgeReport(msgspec.Struct, frozen=True):
     added: list[AddedFile]
     parcels: list[Parcel]
+    unreadable: list[Arrival]  # records whose bytes are gone
 
 
 class DistinctTask(msgspec.Struct, frozen=True):
-    """One bucket of one table: the rows decoded anew, and the old files, of which only what is too old is read."""
+    """One bucket of one table: the rows decoded anew, and the old files, of which only what nobody can decode anew is
+    kept.
+    """
 
     lake: Lake
     protocol: str
@@ -69,6 +76,11 @@ class DistinctTask(msgspec.Struct, frozen=True):
     parcels: list[Parcel]
     old_files: list[str]
     keep_before: datetime.date | None
+    unreadable: list[Arrival]
+
+    @property
+    def keeps(self) -> bool:
+        return self.keep_before is not None or bool(self.unreadable)
 
 
 def reprocess(lake: Lake, stages: Stages, runner: Runner, tables: Sequence[str] = ()) -> dict[str, int]:
@@ -139,6 +151,11 @@ class _Reprocessing:
             ],
             f"judge {protocol} again",
         )
+        unreadable = [name for each in reports for name in each.unreadable]
+        if unreadable:
+            log.error(
+                "lake.unreadable", protocol=protocol, records=len(unreadable), first="/".join(map(str, unreadable[0]))
+            )
         for table in judged:
             added = [file for each in reports for file in each.added if file.table == table.name]
             done[table.name] = self._replace(targets[table.name] or self._new(table), added, records, protocol)
@@ -146,20 +163,28 @@ class _Reprocessing:
             parcels = [parcel for each in reports for parcel in each.parcels if parcel.table == rule.table.name]
             target = targets[rule.table.name]
             if target is not None or parcels:  # else a schema that never occurred
-                done[rule.table.name] = self._keyed(rule, target or self._new(rule.table), parcels, records, protocol)
+                own = target or self._new(rule.table)
+                done[rule.table.name] = self._keyed(rule, own, parcels, records, protocol, unreadable)
         return done
 
     def _keyed(
-        self, rule: KeyedRule, target: LakeTable, parcels: list[Parcel], records: LakeTable, protocol: str
+        self,
+        rule: KeyedRule,
+        target: LakeTable,
+        parcels: list[Parcel],
+        records: LakeTable,
+        protocol: str,
+        unreadable: list[Arrival],
     ) -> int:
         old = target.files_by_bucket(protocol)
         by_bucket: defaultdict[int, list[Parcel]] = defaultdict(list)
         for parcel in parcels:
             by_bucket[parcel.bucket].append(parcel)
         before = dropped_before(self._lake.table(RECORDS.name))
+        kept = old if before is not None or unreadable else {}
         tasks = [
-            DistinctTask(self._lake, protocol, bucket, by_bucket.get(bucket, []), old.get(bucket, []), before)
-            for bucket in sorted({*by_bucket, *(old if before else ())})
+            DistinctTask(self._lake, protocol, bucket, by_bucket[bucket], kept.get(bucket, []), before, unreadable)
+            for bucket in sorted({*by_bucket, *kept})
         ]
         found = self._runner.run(partial(write_bucket, rule=rule), tasks, f"write {rule.table.name} again")
         return self._replace(target, [file for each in found for file in each], records, protocol)
@@ -199,10 +224,12 @@ def judge_files(task: JudgeTask, stages: ProtocolStages | None) -> JudgeReport:
         rule.table.name: ExchangeWriter(filesystem, task.exchange, rule.table.name, rule.table.file_schema)
         for rule in rules
     }
+    unreadable: list[Arrival] = []
     for path, date in sorted(task.files, key=lambda file: (file[1], file[0])):
         partition = {"protocol": task.protocol, "date": date}
         for records in _record_pieces(filesystem, path, task.protocol):
-            whole = records if stages is None else with_raw(records, task.lake.blobs)[0]
+            whole, gone = (records, []) if stages is None else with_raw(records, task.lake.blobs)
+            unreadable += _without_bytes(whole) if gone else []
             examined = unexamined(whole) if stages is None else stages.examine(whole)
             verified = verify(records, examined)
             for name, rows in ((REJECTED.name, verified.rejected), (AUDIT.name, verified.differing)):
@@ -215,15 +242,17 @@ def judge_files(task: JudgeTask, stages: ProtocolStages | None) -> JudgeReport:
     for writer in writers.values():
         writer.close()
     parcels = [parcel for each in outgoing.values() for parcel in each.close()]
-    return JudgeReport([file for writer in writers.values() for file in writer.added], parcels)
+    return JudgeReport([file for writer in writers.values() for file in writer.added], parcels, unreadable)
 
 
 def write_bucket(task: DistinctTask, rule: KeyedRule) -> list[AddedFile]:
     """One row per message of a bucket, as files of its own."""
     filesystem, table = task.lake.tables.filesystem(), rule.table
     rows = distinct(read_parcels(filesystem, task.parcels, table.file_schema), rule)
-    if task.keep_before is not None and task.old_files:
-        rows = pa.concat_tables([_too_old(filesystem, table, task.old_files, task.keep_before), rows])
+    if task.keeps and task.old_files:
+        names = [*table.identity, *([rule.content] if rule.content else [])]
+        old = _kept(filesystem, table, task)
+        rows = pa.concat_tables([unknown(old, rows.select(names), rule), rows])  # another node's copy may be readable
     writer = TableWriter(filesystem, table)
     order = [(name, "ascending") for name in table.sort_by]
     writer.write(partition_of(table, task.protocol, task.bucket), rows.sort_by(order))
@@ -231,11 +260,27 @@ def write_bucket(task: DistinctTask, rule: KeyedRule) -> list[AddedFile]:
     return writer.added
 
 
-def _too_old(filesystem: Any, table: Table, files: list[str], before: datetime.date) -> pa.Table:
-    paths = [f"{table.name}/{path}" for path in files]
+def _kept(filesystem: Any, table: Table, task: DistinctTask) -> pa.Table:
+    """The rows as they are of records that were dropped for their age, or whose bytes are gone."""
+    paths = [f"{table.name}/{path}" for path in task.old_files]
     dataset = ds.dataset(paths, schema=table.file_schema, format=CHECKED, filesystem=filesystem, partitioning=None)
-    midnight = datetime.datetime.combine(before, datetime.time(), datetime.UTC)
-    return dataset.to_table(filter=pc.field("received_at") < midnight, use_threads=False)
+    midnight = datetime.datetime.combine(task.keep_before or datetime.date.min, datetime.time(), datetime.UTC)
+    where = pc.field("received_at") < midnight if task.keep_before is not None else pc.scalar(False)
+    lost = frozenset(task.unreadable)
+    if lost:
+        where = where | pc.field("lsn").isin(pa.array([lsn for _, _, lsn in lost], pa.int64()))
+    found = dataset.to_table(filter=where, use_threads=False)
+    received, *arrival = (found[name].to_pylist() for name in table.arrival)
+    keep = [
+        name in lost or (task.keep_before is not None and at < midnight)
+        for at, name in zip(received, zip(*arrival, strict=True), strict=True)
+    ]
+    return found.filter(pa.array(keep, pa.bool_()))
+
+
+def _without_bytes(records: pa.Table) -> list[Arrival]:
+    gone = records.filter(pc.and_(pc.is_null(records["raw"]), pc.is_valid(records["raw_ref"])))
+    return list(zip(*(gone[name].to_pylist() for name in ("node", "epoch", "lsn")), strict=True))
 
 
 def _record_pieces(filesystem: Any, path: str, protocol: str) -> Any:
