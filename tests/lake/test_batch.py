@@ -71,6 +71,22 @@ def test_a_batch_that_overlaps_an_earlier_one_lands_only_the_rest(lake: Lake) ->
     assert in_lake(lake) == records
 
 
+def test_segments_of_many_nodes_are_told_apart_by_one_look_at_the_log(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journals = [FakeJournal(f"node {number}") for number in range(12)]
+    for count in (10, 30):
+        for journal in journals:
+            seal(lake, journal.keep(arrivals(count)))
+        with monkeypatch.context() as patch:
+            patch.setattr(DeltaTable, "transaction_version", lambda *_: pytest.fail("one by one"))
+            assert lander(lake).land(sealed(lake)).records == 12 * count
+            assert lander(lake).land(sealed(lake)).records == 0
+    assert rows(lake, "records").num_rows == 12 * 40
+    delta = DeltaTable(lake.table("records").url)
+    assert {delta.transaction_version(f"lsn/{journal.node}/{journal.epoch}/plain") for journal in journals} == {40}
+
+
 def test_a_table_that_missed_a_batch_catches_up_alone(lake: Lake) -> None:
     """What a kill between two tables' commits leaves behind."""
     seal(lake, FakeJournal("a").keep(arrivals(50)))

@@ -239,12 +239,12 @@ frames_of_one_object = st.lists(
 @given(frames=frames_of_one_object, cuts=st.lists(st.integers(1, 11), max_size=4))
 def test_the_state_depends_on_the_set_of_frames_not_on_how_they_came(frames: list[Frame], cuts: list[int]) -> None:
     unique = list({encode(frame): frame for frame in frames})
-    whole = fold_objects(OBJECTS.file_schema.empty_table(), table(unique), lambda keys: table([]))
+    whole = fold_objects(OBJECTS.file_schema.empty_table(), table(unique), lambda keys, least=None: table([]))
     edges = [0, *sorted({cut for cut in cuts if cut < len(unique)}), len(unique)]
     state = OBJECTS.file_schema.empty_table()
     for start, end in pairwise(edges):
         past = unique[:start]
-        state = fold_objects(state, table(unique[start:end]), lambda keys, past=past: table(past))  # type: ignore[misc]
+        state = fold_objects(state, table(unique[start:end]), lambda keys, least=None, past=past: table(past))
     assert state.to_pylist() == whole.to_pylist()
 
 

@@ -24,6 +24,7 @@ from syncline.core.errors import SynclineError, UnavailableError
 from syncline.lake.batch import BatchResult, Lander, clear_left_exchanges
 from syncline.lake.deltas import BatchName
 from syncline.lake.land import Damaged
+from syncline.lake.landed import chain_name
 from syncline.lake.lock import only_pipeline
 from syncline.lake.roots import Lake
 from syncline.lake.runner import OnSpark
@@ -174,10 +175,12 @@ class Pipeline:
         segments = 0
         behind: dict[str, int] = {}
         for found in _chunks(list_segments(self._lake.segments, since), limits.LAKE_LOOK_SEGMENTS):
-            for segment in records.lacking([item for item in found if isinstance(item, Segment)]):
-                segments += 1
-                distance = segment.hi - max(records.newest_lsn(segment), segment.lo - 1)
+            waiting = records.lacking([item for item in found if isinstance(item, Segment)])
+            newest = records.newest(chain_name(segment) for segment in waiting)
+            for segment in waiting:
+                distance = segment.hi - max(newest[chain_name(segment)], segment.lo - 1)
                 behind[segment.chain] = behind.get(segment.chain, 0) + max(distance, 0)
+            segments += len(waiting)
         self.last_lag = Lag(segments, sum(behind.values()))
         return self.last_lag
 

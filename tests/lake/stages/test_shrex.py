@@ -152,9 +152,11 @@ def test_peers_are_scored_by_their_results_however_these_are_split_into_batches(
         ]
     )
     nothing, none = PEERS.file_schema.empty_table(), rows.slice(0, 0)
-    at_once = fold_peers(nothing, rows, lambda keys: none)
-    first = fold_peers(nothing, rows.slice(0, 3), lambda keys: none)
-    second = fold_peers(first, rows.slice(2, 4), lambda keys: rows.slice(0, 3))  # one row again, after a crash
+    at_once = fold_peers(nothing, rows, lambda keys, least=None: none)
+    first = fold_peers(nothing, rows.slice(0, 3), lambda keys, least=None: none)
+    second = fold_peers(
+        first, rows.slice(2, 4), lambda keys, least=None: rows.slice(0, 3)
+    )  # one row again, after a crash
     assert second.sort_by("peer") == at_once.sort_by("peer")
     bad, good = at_once.sort_by("peer").to_pylist()
     assert (bad["requests"], bad["noop"], bad["cooldown"], bad["blacklist"]) == (3, 1, 1, 1)
