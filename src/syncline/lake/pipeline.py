@@ -119,17 +119,19 @@ class Pipeline:
                 return self.summary
             query = self._start({"processingTime": f"{seconds} seconds"})
             looked = begun
-            while not self._stopping.wait(0.2) and query.isActive:
-                if time.monotonic() - looked > limits.LAKE_LAG_SECONDS:
-                    with self._working:
-                        self.lag(_yesterday())
-                    looked = time.monotonic()
-                if time.monotonic() - swept > sweep_seconds:
-                    self.sweep()
-                    swept = time.monotonic()
-            with self._working:  # never in the middle of a batch
-                self._stopping.set()
-                query.stop()
+            try:
+                while not self._stopping.wait(0.2) and query.isActive:
+                    if time.monotonic() - looked > limits.LAKE_LAG_SECONDS:
+                        with self._working:
+                            self.lag(_yesterday())
+                        looked = time.monotonic()
+                    if time.monotonic() - swept > sweep_seconds:
+                        self.sweep()
+                        swept = time.monotonic()
+            finally:  # whatever ends it: no query goes on without the lock
+                with self._working:  # never in the middle of a batch
+                    self._stopping.set()
+                    query.stop()
             self._wait(query)
         self.summary.seconds = time.monotonic() - begun
         return self.summary
