@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from syncline.core.record import Record
 from syncline.formats.records import from_arrow
-from syncline.lake.batch import InProcess, Lander
+from syncline.lake.batch import InProcess, Lander, clear_left_exchanges
 from syncline.lake.deltas import BatchName
 from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, list_segments
@@ -69,6 +69,22 @@ def test_a_batch_that_overlaps_an_earlier_one_lands_only_the_rest(lake: Lake) ->
     assert lander(lake).land(segments[1:4]).records == 30
     assert lander(lake).land(segments).records == 30
     assert in_lake(lake) == records
+
+
+def test_segments_of_many_nodes_are_told_apart_by_one_look_at_the_log(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journals = [FakeJournal(f"node {number}") for number in range(12)]
+    for count in (10, 30):
+        for journal in journals:
+            seal(lake, journal.keep(arrivals(count)))
+        with monkeypatch.context() as patch:
+            patch.setattr(DeltaTable, "transaction_version", lambda *_: pytest.fail("one by one"))
+            assert lander(lake).land(sealed(lake)).records == 12 * count
+            assert lander(lake).land(sealed(lake)).records == 0
+    assert rows(lake, "records").num_rows == 12 * 40
+    delta = DeltaTable(lake.table("records").url)
+    assert {delta.transaction_version(f"lsn/{journal.node}/{journal.epoch}/plain") for journal in journals} == {40}
 
 
 def test_a_table_that_missed_a_batch_catches_up_alone(lake: Lake) -> None:
@@ -139,6 +155,28 @@ def test_a_damaged_segment_is_put_aside_and_the_others_land(lake: Lake, cut: int
     victim.write_bytes(content)
     assert lander(lake).land(sealed(lake)).records == 10
     assert rows(lake, "records").num_rows == 30
+
+
+def test_a_segment_that_somebody_else_took_away_meanwhile_is_passed_over(lake: Lake) -> None:
+    seal(lake, FakeJournal("a").keep(arrivals(30)))
+    segments = sealed(lake)
+    path = lake.segments.path / segments[1].path
+    content = path.read_bytes()
+    path.unlink()
+    result = lander(lake).land(segments)
+    assert (result.records, result.damaged) == (20, [])
+    path.write_bytes(content)
+    assert lander(lake).land(segments).records == 10, "it was not taken for landed"
+
+
+def test_exchange_files_of_a_killed_run_are_removed_by_the_next(lake: Lake) -> None:
+    left = lake.tables.path / "_exchange" / "killed" / "sdsp_frames-1.arrow"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"left behind")
+    clear_left_exchanges(lake)
+    assert left.exists(), "it may be in use"
+    clear_left_exchanges(lake, alone=True)
+    assert not left.parent.exists()
 
 
 def test_a_flipped_bit_in_a_segment_is_noticed(lake: Lake) -> None:

@@ -8,17 +8,22 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hypothesis import given
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.core.record import Arrival, Incoming
 from syncline.formats.ndn import names
 from syncline.formats.ndn.signing import Digest
 from syncline.lake.batch import InProcess, Lander
-from syncline.lake.gaps import Gap, gaps_of
+from syncline.lake.gaps import Gap, gaps_fold, gaps_of
 from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, list_segments
-from syncline.lake.stages import built_in_stages
+from syncline.lake.stages import Fold, built_in_stages
+from syncline.lake.stages.journal import fold_positions
+from syncline.lake.stages.svs import PACKETS
+from syncline.lake.tables import GAPS, SEGMENTS, Table
 from syncline.protocols.sdsp.rules import NOTHING_KNOWN
 from syncline.protocols.sdsp.rules import judge as judge_frame
 from syncline.protocols.sdsp.wire import encode, full_frame
@@ -148,3 +153,144 @@ def test_gaps_do_not_depend_on_how_the_numbers_were_split_into_batches(tmp_path:
         found.append(rows(lake, "gaps").sort_by([("series", "ascending"), ("first", "ascending")]))
     assert found[0].num_rows > 5
     assert found[0] == found[1] == found[2]
+
+
+class Landings:
+    """A state table and its source, folded batch by batch as the lake does, also by batches that a kill cut short."""
+
+    def __init__(self, fold: Fold, source: Table, key: str) -> None:
+        self.fold, self.key = fold, key
+        self.state, self.landed = GAPS.file_schema.empty_table(), source.file_schema.empty_table()
+        self.read = 0
+
+    def history(self, keys: list[Any], least: tuple[str, Any] | None = None) -> pa.Table:
+        rows = self.landed.filter(pc.is_in(self.landed[self.key], value_set=pa.array(keys, pa.string())))
+        if least is not None:
+            rows = rows.filter(pc.greater_equal(rows[least[0]], pa.scalar(least[1], rows[least[0]].type)))
+        self.read += rows.num_rows
+        return rows
+
+    def land(self, rows: pa.Table, *, killed: bool = False) -> None:
+        touched = pc.is_in(self.state["series"], value_set=pc.unique(rows[self.key]))
+        new = self.fold(self.state.filter(touched), rows, self.history)
+        self.state = pa.concat_tables([self.state.filter(pc.invert(touched)), new]).combine_chunks()
+        if not killed:
+            self.landed = pa.concat_tables([self.landed, rows]).combine_chunks()
+
+    def told(self) -> list[dict[str, Any]]:
+        ordered = self.state.sort_by([("series", "ascending"), ("first", "ascending")])
+        return [dict(row) for row in ordered.to_pylist()]
+
+
+def folded_at_once(fold: Fold, source: Table, key: str, rows: pa.Table) -> list[dict[str, Any]]:
+    whole = Landings(fold, source, key)
+    whole.land(rows)
+    return whole.told()
+
+
+def made(source: Table, rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows of a table with the columns that matter here, and something in the others."""
+    other = {
+        field.name: b"" if pa.types.is_binary(field.type) else "" if pa.types.is_string(field.type) else 0
+        for field in source.file_schema
+        if not field.nullable
+    }
+    return pa.Table.from_pylist([{**other, **row} for row in rows], schema=source.file_schema)
+
+
+def numbered(*numbers: int) -> pa.Table:
+    """Packets with these sequence numbers, which came in the order of their numbers."""
+    return made(PACKETS, [{"series": "a", "seq": Decimal(n), "received_at": DAY_ZERO + n} for n in numbers])
+
+
+def test_a_gap_that_only_a_killed_batch_knew_of_is_gone_when_its_numbers_landed() -> None:
+    lands = Landings(gaps_fold("series", "seq", "sequence"), PACKETS, "series")
+    lands.land(numbered(1, 2))
+    lands.land(numbered(6, 7), killed=True)
+    assert [(int(row["first"]), int(row["last"])) for row in lands.told()] == [(3, 5)]
+    lands.land(numbered(3, 4, 5))
+    lands.land(numbered(6, 7))
+    assert lands.told() == []
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False), st.integers(1, 40), st.integers(0, 3))
+def test_numbers_folded_batch_by_batch_give_the_gaps_of_all_of_them(random: Random, count: int, disorder: int) -> None:
+    """Mostly in order, with copies, late ones, several series, and batches that were killed before their source landed."""
+    numbers = sorted(
+        ((series, number) for series in ("a", "b") for number in range(3, 3 + count) if random.random() > 0.1),
+        key=lambda each: each[1] + random.randint(0, disorder) * random.randint(0, 4),
+    )
+    arrivals = [
+        {
+            "series": series,
+            "seq": Decimal(number),
+            "received_at": DAY_ZERO + at + random.choice((0, 0, 0, -5)),
+            "final_segment": 0,
+        }
+        for at, (series, number) in enumerate(numbers)
+        for _ in range(random.choice((1, 1, 2)))
+    ]
+    rows, fold = made(PACKETS, arrivals), gaps_fold("series", "seq", "sequence")
+    batches = [rows.slice(start, 5) for start in range(0, rows.num_rows, 5)]
+    lands = Landings(fold, PACKETS, "series")
+    while batches:
+        at = random.randrange(min(2, len(batches)))
+        if random.random() < 0.3:
+            lands.land(batches[at], killed=True)
+        else:
+            lands.land(batches.pop(at))
+    if rows.num_rows:
+        assert lands.told() == folded_at_once(fold, PACKETS, "series", rows)
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False), st.integers(1, 30))
+def test_ranges_folded_batch_by_batch_give_the_positions_that_all_of_them_leave_out(random: Random, count: int) -> None:
+    files: list[dict[str, Any]] = []
+    for journal in ("n/1", "n/2"):
+        end = 0
+        for _ in range(count):
+            first, end = end + 1, end + random.randint(1, 5)
+            parts = [1] * (end - first + 1) if random.random() < 0.3 else [end - first + 1]
+            files += [
+                {
+                    "journal": journal,
+                    "path": f"{journal}/{first}/{part}",
+                    "first_lsn": first,
+                    "last_lsn": end,
+                    "rows": rows_,
+                }
+                for part, rows_ in enumerate(parts)
+                if random.random() > 0.05
+            ]
+    files.sort(key=lambda file: file["first_lsn"] + random.choice((0, 0, 0, 9)))
+    rows = made(SEGMENTS, files)
+    batches = [rows.slice(start, 4) for start in range(0, rows.num_rows, 4)]
+    lands = Landings(fold_positions, SEGMENTS, "journal")
+    while batches:
+        at = random.randrange(min(3, len(batches)))
+        if random.random() < 0.3:
+            lands.land(batches[at], killed=True)
+        else:
+            lands.land(batches.pop(at))
+    if rows.num_rows:
+        assert lands.told() == folded_at_once(fold_positions, SEGMENTS, "journal", rows)
+
+
+def test_a_series_that_just_goes_on_is_told_by_its_end_not_by_its_history() -> None:
+    lands = Landings(gaps_fold("series", "seq", "sequence"), PACKETS, "series")
+    ranges = Landings(fold_positions, SEGMENTS, "journal")
+    for start in range(0, 1_000, 10):
+        seqs = [number for number in range(start, start + 10) if number != 505]
+        lands.land(numbered(*seqs))
+        ranges.land(
+            made(
+                SEGMENTS,
+                [{"journal": "n/1", "path": str(n), "first_lsn": n + 1, "last_lsn": n + 1, "rows": 1} for n in seqs],
+            )
+        )
+    assert [(int(row["first"]), int(row["last"])) for row in lands.told()] == [(505, 505)]
+    assert [(int(row["first"]), int(row["last"])) for row in ranges.told()] == [(506, 506)]
+    assert lands.read < 3 * 1_000, "a row or two for each batch, and all of them once, when one was missing"
+    assert ranges.read < 3 * 1_000

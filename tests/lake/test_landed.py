@@ -28,3 +28,5 @@ def test_the_log_read_in_bulk_agrees_with_delta_rs_before_and_after_a_checkpoint
     assert found[chain_name(segments[0])] == 20
     early = read_transactions(lake.table("records"), 1)
     assert sorted(early) == sorted([segment_name(segments[0]), chain_name(segments[0])])
+    wanted = read_transactions(lake.table("records"), delta.version(), [names[0], names[3], "seg/never landed"])
+    assert wanted == {names[0]: 0, names[3]: 0}, "one from the checkpoint, one from a commit"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
+from deltalake.table import TableAlterer
 
 from syncline.core.errors import ConflictError, SynclineError
 from syncline.lake.batch import InProcess, Lander
@@ -186,6 +187,34 @@ def test_new_columns_appear_in_old_tables_and_queries_see_both(lake: Lake) -> No
         found = queries.ask("SELECT count(*) AS n, count(colour) AS c FROM sdsp_objects").rows.to_pylist()
     assert found == [{"n": rows(lake, OBJECTS.name).num_rows, "c": 0}]
     landed(lake, seed=36, batches=1)
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def test_a_kill_while_columns_are_added_leaves_a_table_that_can_be_asked(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed(lake, batches=1)
+    wider = msgspec.structs.replace(
+        OBJECTS, columns=(*OBJECTS.columns, Column("colour", pa.string(), "a column of a later version"))
+    )
+    for doomed in ("add_columns", "set_table_properties"):
+        with monkeypatch.context() as patch:
+            patch.setattr(TableAlterer, doomed, killed)
+            with pytest.raises(Killed):
+                LakeTable.open(lake.table(OBJECTS.name), wider, buckets=2)
+        for known in (OBJECTS, wider):
+            with Queries(lake, [known]) as queries:
+                assert queries.ask("SELECT count(*) AS n FROM sdsp_objects").rows["n"].to_pylist() != [0]
+    LakeTable.open(lake.table(OBJECTS.name), wider, buckets=2)
+    with Queries(lake, [wider]) as queries:
+        assert queries.ask("SELECT count(colour) AS c FROM sdsp_objects").rows["c"].to_pylist() == [0]
 
 
 def test_state_folded_anew_from_its_source_equals_the_state_that_grew(lake: Lake) -> None:

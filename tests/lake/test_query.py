@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from syncline.core import limits
@@ -117,6 +118,14 @@ def test_a_question_sees_what_was_committed_since_the_last_one(tmp_path: Path) -
         "UPDATE records SET lsn = 0",
         "EXPORT DATABASE '{data}/out'",
         "CALL pragma_version()",
+        "EXPLAIN ANALYZE DROP VIEW records",
+        "EXPLAIN (ANALYZE) DROP VIEW records",
+        "EXPLAIN ANALYZE CREATE TEMP VIEW sdsp_frames AS SELECT 1 AS uid",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{data}/out.csv'",
+        "EXPLAIN ANALYZE /* /* */ SELECT 1 -- */ DROP VIEW records",
+        "/* é */ EXPLAIN ANALYZE CALL pragma_version()",
+        "EXPLAIN DROP VIEW records",
+        "WITH gone AS (DELETE FROM records RETURNING *) SELECT * FROM gone",
         "SELECT 1; SELECT 2",
         "SELECT 1; DROP VIEW records",
         "",
@@ -133,8 +142,34 @@ def test_nothing_but_reading_the_tables_is_possible(lake: Lake, traffic: Traffic
     assert ask(lake, "SELECT count(*) FROM sdsp_frames") == [(200,)]
 
 
-def test_explain_is_reading_too(lake: Lake, traffic: Traffic) -> None:
-    assert "READ_PARQUET" in str(ask(lake, "EXPLAIN SELECT uid FROM sdsp_frames WHERE uid = 'x'"))
+@pytest.mark.parametrize(
+    "head",
+    [
+        "EXPLAIN",
+        "explain analyze",
+        "EXPLAIN (FORMAT JSON)",
+        "EXPLAIN (ANALYZE, FORMAT JSON)",
+        "/* why, é? */ EXPLAIN ANALYZE -- here\n",
+    ],
+)
+def test_explain_is_reading_too(lake: Lake, traffic: Traffic, head: str) -> None:
+    told = str(ask(lake, f"{head} SELECT uid FROM sdsp_frames WHERE uid = 'x'"))
+    assert "read_parquet" in told.lower().replace(" ", "_")
+
+
+def test_nobodys_statement_changes_what_the_next_one_sees(lake: Lake, traffic: Traffic) -> None:
+    with Queries(lake, TABLES) as queries:
+        for sql in (
+            "EXPLAIN ANALYZE CREATE OR REPLACE VIEW sdsp_frames AS SELECT 'forged' AS uid",
+            "EXPLAIN ANALYZE CREATE TEMP VIEW sdsp_frames AS SELECT 'forged' AS uid",
+            "EXPLAIN ANALYZE DROP VIEW sdsp_frames",
+        ):
+            with pytest.raises(UsageError, match="only SELECT"):
+                queries.ask(sql)
+            desk = queries._desk(sql)
+            with pytest.raises(duckdb.Error, match="read-only"):  # even if the look at the statement were deceived
+                desk.cursor.execute("DROP VIEW sdsp_frames")
+            assert queries.ask("SELECT count(DISTINCT uid) > 1 AS n FROM sdsp_frames").rows["n"].to_pylist() == [True]
 
 
 def test_a_query_that_takes_too_long_is_stopped(lake: Lake) -> None:

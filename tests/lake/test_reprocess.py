@@ -46,8 +46,12 @@ def with_faulty_sds() -> Stages:
             column = table["sds_omm"].schema.get_field_index("MEAN_MOTION")
             count = table["sds_omm"].num_rows
             table["sds_omm"] = table["sds_omm"].set_column(column, "MEAN_MOTION", pa.nulls(count, pa.float64()))
-        outcome = pa.array(["reject" if at % 3 == 2 else each for at, each in enumerate(found.outcome.to_pylist())])
-        reason = pa.array(["malformed" if at % 3 == 2 else each for at, each in enumerate(found.reason.to_pylist())])
+        outcome = pa.array(
+            ["reject" if at % 3 == 2 else each for at, each in enumerate(found.outcome.to_pylist())], pa.string()
+        )
+        reason = pa.array(
+            ["malformed" if at % 3 == 2 else each for at, each in enumerate(found.reason.to_pylist())], pa.string()
+        )
         return Examined(outcome, reason, table)
 
     return {**stages, "sds": msgspec.structs.replace(stages["sds"], examine=examine)}
@@ -165,6 +169,47 @@ def test_rows_whose_records_were_dropped_for_their_age_stay(lake: Lake) -> None:
     assert rows(lake, "sds_messages").num_rows == 8
 
 
+def test_a_dropped_record_of_which_another_node_has_a_copy_is_still_one_row(lake: Lake) -> None:
+    for name, after in (("a", 1_000_000), ("b", 3 * DAY)):
+        seal(lake.segments.path, FakeJournal(name).keep([arrived(omm(n), "OMM", after=after) for n in range(5)]), 20)
+        land(lake, with_faulty_sds())
+    seal(lake.segments.path, FakeJournal("c").keep([arrived(omm(9), "OMM", after=1_000_000)]), 20)
+    land(lake, with_faulty_sds())
+    today = datetime.datetime.fromtimestamp(DAY_ZERO / 1e6, datetime.UTC).date() + datetime.timedelta(4)
+    drop_old_records(lake, days=2, today=today)
+    for _ in range(2):
+        reprocess(lake, built_in_stages(), InProcess())
+        found = rows(lake, "sds_omm").sort_by("received_at")
+        assert found["MEAN_MOTION"].to_pylist() == [None] + [15.5] * 5, "what can be read again is, once"
+        assert rows(lake, "sds_messages").num_rows == 6
+
+
 def test_a_running_pipeline_must_end_first(lake: Lake) -> None:
     with only_pipeline(lake), pytest.raises(UnavailableError, match="another pipeline"):
         reprocess(lake, built_in_stages(), InProcess())
+
+
+@pytest.mark.parametrize("moment", ["judge", "write", "fold"])
+def test_what_a_pipeline_lands_meanwhile_is_not_lost(lake: Lake, mixed: Traffic, moment: str) -> None:
+    """In a bucket there is no lock: a pipeline may land at any moment of it."""
+    land(lake)
+    journal, late = FakeJournal("b"), Traffic(6)
+    pending = [late.receive(journal, late.publish(20)), journal.keep([arrived(omm(90), "OMM"), *packets(4, 9)])]
+
+    class PipelineInBetween(InProcess):
+        def run(self, function, tasks, title):  # type: ignore[no-untyped-def]
+            answers = super().run(function, tasks, title)
+            if title.startswith(moment) and pending:
+                seal(lake.segments.path, pending.pop(), 10)
+                land(lake)
+            return answers
+
+    reprocess(lake, built_in_stages(), PipelineInBetween())
+    assert pending == []
+    assert rows(lake, "sdsp_frames").num_rows == 60 + 20
+    assert sorted(rows(lake, "sdsp_objects")["uid"].to_pylist()) == sorted(
+        set(rows(lake, "sdsp_frames")["uid"].to_pylist())
+    )
+    assert rows(lake, "sds_omm").num_rows == rows(lake, "sds_messages").num_rows == 31
+    assert {int(row["seq"]) for row in rows(lake, "svs_publications").to_pylist() if row["complete"]} == {1, 2, 4, 5}
+    assert rows(lake, "segments").num_rows == len(list(list_segments(lake.segments)))

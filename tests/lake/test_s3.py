@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 from obstore.store import from_url
 
-from syncline.lake.batch import InProcess, Lander
+from syncline.lake import batch
+from syncline.lake.batch import InProcess, Lander, clear_left_exchanges
 from syncline.lake.maintain import optimize, table_facts, vacuum
 from syncline.lake.objects import object_at
 from syncline.lake.query import Queries
@@ -174,6 +175,28 @@ def test_tables_in_a_bucket_are_looked_after(lake: Lake, tmp_path: Path) -> None
     assert after["records"].rows == before["records"].rows
     vacuum(lake, tables, hours=1)
     assert_tables_equal(lake, traffic.truth)
+
+
+def test_a_pipeline_that_begins_leaves_the_files_of_a_running_one_alone(lake: Lake, tmp_path: Path) -> None:
+    """Nothing keeps a second pipeline off a bucket, so whatever it finds there may be in use."""
+    store = from_url(lake.tables.url)
+    obstore.put(store, "_exchange/other/sdsp_frames-1.arrow", b"rows on their way")
+    clear_left_exchanges(lake, alone=True)
+    vacuum(lake, [], hours=1)
+    assert names(lake.tables.url) == ["_exchange/other/sdsp_frames-1.arrow"]
+    two_nodes(lake, tmp_path / "sealed", 47, 20)
+    lander(lake).land(sealed(lake))
+    left = [name for name in names(lake.tables.url) if name.endswith(".arrow")]
+    assert left == ["_exchange/other/sdsp_frames-1.arrow"]
+
+
+def test_exchange_files_that_a_killed_run_left_are_removed_when_they_are_old(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obstore.put(from_url(lake.tables.url), "_exchange/other/sdsp_frames-1.arrow", b"left behind")
+    monkeypatch.setattr(batch, "EXCHANGE_SECONDS", -60)
+    vacuum(lake, [], hours=1)
+    assert [name for name in names(lake.tables.url) if name.endswith(".arrow")] == []
 
 
 def test_spark_reads_a_table_from_the_bucket(lake: Lake, tmp_path: Path) -> None:

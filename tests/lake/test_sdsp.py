@@ -16,6 +16,7 @@ from syncline.core.record import Incoming
 from syncline.core.settings import SegmentSettings
 from syncline.journal import Drainer, Journal, LocalTarget
 from syncline.lake.batch import InProcess, Lander
+from syncline.lake.reprocess import reprocess
 from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, list_segments
 from syncline.lake.stages import built_in_stages
@@ -238,12 +239,12 @@ frames_of_one_object = st.lists(
 @given(frames=frames_of_one_object, cuts=st.lists(st.integers(1, 11), max_size=4))
 def test_the_state_depends_on_the_set_of_frames_not_on_how_they_came(frames: list[Frame], cuts: list[int]) -> None:
     unique = list({encode(frame): frame for frame in frames})
-    whole = fold_objects(OBJECTS.file_schema.empty_table(), table(unique), lambda keys: table([]))
+    whole = fold_objects(OBJECTS.file_schema.empty_table(), table(unique), lambda keys, least=None: table([]))
     edges = [0, *sorted({cut for cut in cuts if cut < len(unique)}), len(unique)]
     state = OBJECTS.file_schema.empty_table()
     for start, end in pairwise(edges):
         past = unique[:start]
-        state = fold_objects(state, table(unique[start:end]), lambda keys, past=past: table(past))  # type: ignore[misc]
+        state = fold_objects(state, table(unique[start:end]), lambda keys, least=None, past=past: table(past))
     assert state.to_pylist() == whole.to_pylist()
 
 
@@ -305,3 +306,25 @@ def test_large_bytes_that_are_gone_are_reported_and_stop_nothing_else(lake: Lake
     assert result.records == 2
     assert objects(lake) == {"u": ("synced", 0, 0, {"n": 0})}
     assert len(sealed(lake)) == 1, "the segment itself is sound and stays"
+
+
+def test_reprocessing_keeps_rows_whose_large_bytes_are_gone_and_makes_them_when_they_are_back(
+    lake: Lake, journal: Journal
+) -> None:
+    large = encode(full_frame("big", 0, {"text": "x" * 1_500_000}))
+    for raw in (FULL, large):
+        incoming = Incoming(protocol="sdsp", topic="t", raw=raw, peer="p", received_at=DAY_ZERO)
+        journal.append_sync([judge(incoming, lambda _: NOTHING_KNOWN)])
+    Drainer(journal, LocalTarget(lake.segments.path), SegmentSettings()).drain()
+    aside = lake.blobs.path.rename(lake.blobs.path.with_name("aside"))
+    Lander(lake, built_in_stages(), InProcess()).land(sealed(lake))
+    assert set(objects(lake)) == {"u"}
+    lake.blobs.path.rmdir()
+    aside.rename(lake.blobs.path)
+    reprocess(lake, built_in_stages(), InProcess(), ["sdsp_frames"])
+    assert set(objects(lake)) == {"u", "big"}, "landed without its bytes, it is made once they are there"
+    lake.blobs.path.rename(aside)
+    before = objects(lake)
+    reprocess(lake, built_in_stages(), InProcess(), ["sdsp_frames"])
+    assert objects(lake) == before
+    assert rows(lake, "sdsp_frames").num_rows == 2

@@ -86,7 +86,7 @@ def test_packets_become_publications_whatever_the_order_and_the_batches() -> Non
         for low, high in zip([0, *cuts], [*cuts, len(packets)], strict=True):
             table = records(*packets[low:high])
             rows_ = _joined(table)
-            new = fold_publications(state, rows_, lambda keys, landed=landed: _of(landed, keys))  # type: ignore[misc]
+            new = fold_publications(state, rows_, lambda keys, least=None, landed=landed: _of(landed, keys))
             kept = [row for row in state.to_pylist() if row["publication"] not in set(new["publication"].to_pylist())]
             state = pa.concat_tables([pa.Table.from_pylist(kept, schema=new.schema), new])
             landed = rows_ if landed is None else pa.concat_tables([landed, rows_])

@@ -344,9 +344,11 @@ def _tell(summary: RunSummary, pipeline: Pipeline, json: bool) -> None:
             }
         )
     if summary.damaged_count:
+        blobs = any(not damage.is_segment for damage in summary.damaged)
         raise CorruptionError(
             f"{summary.damaged_count} damaged files were found; everything else has landed",
-            hint="segments were moved to .quarantine; put back good copies and run again",
+            hint="segments were moved to .quarantine; put back good copies and run again"
+            + ("; put back large messages (blobs/…), then run `syncline lake reprocess`" if blobs else ""),
             about=", ".join(damage.path for damage in summary.damaged[:3]),
         )
 

@@ -39,7 +39,7 @@ def run(
     engine: Annotated[Engine, typer.Option(help="duckdb answers at once; spark takes large answers")] = Engine.DUCKDB,
     rows: Annotated[int | None, typer.Option(min=1, help="Most rows to return (default: lake.query_rows)")] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0.01, help="Longest time to take (default: lake.query_seconds)")
+        float | None, typer.Option(min=0.01, help="Longest time to take (default: lake.query_seconds; with spark, any)")
     ] = None,
     json: JsonFlag = False,
 ) -> None:
@@ -82,7 +82,7 @@ def _ask(settings: Settings, sql: str, engine: Engine, rows: int | None, seconds
 
     spark = start_session(SessionOptions(master=settings.lake.master))
     register_tables(spark, lake, tables)
-    return ask_spark(spark, sql, bounds)
+    return ask_spark(spark, sql, bounds, seconds)
 
 
 def _write(rows: pa.Table, form: Format, out: Path | None) -> None:

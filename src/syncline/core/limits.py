@@ -53,7 +53,10 @@ DISK_PROBE_SECONDS: Final = 1.0  # how old the last look at the disk may be
 
 # the lake
 LAKE_BATCH_SEGMENTS: Final = 1_000  # segments one batch lands; the driver holds their names
+LAKE_LOOK_SEGMENTS: Final = 50_000  # segments the tables are asked about at once; the driver holds their names
+LAKE_SWEEP_SECONDS: Final = 300.0  # how often a following pipeline compares all that is sealed with the tables
 LAKE_TASK_BYTES: Final = 64 * MIB  # segment bytes one task lands
+LAKE_STATE_FILE_BYTES: Final = 32 * MIB  # a state file of this size is rewritten only if a key in it changed
 LAKE_BUCKETS: Final = 16  # partitions of a keyed or state table, fixed when the table is made
 LAKE_COMMIT_ATTEMPTS: Final = 8  # how often a batch is computed anew because somebody else committed first
 LAKE_PROBLEMS: Final = 1_000  # quarantined segments a run remembers by name; more are only counted

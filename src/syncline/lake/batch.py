@@ -37,6 +37,7 @@ from syncline.lake.tables import BASE_TABLES, Table
 T = TypeVar("T")
 R = TypeVar("R")
 CRASH_POINTS: Final = ("lake.begun", "lake.landed", "lake.rebuilt", "lake.committed")  # the last: after each table
+EXCHANGE_SECONDS: Final = 86_400  # older exchange files belong to no running batch
 log = structlog.get_logger("syncline.lake")
 
 
@@ -235,6 +236,8 @@ class _Attempt:
                 by_bucket[parcel.bucket].append(parcel)
         opened = [self._lander.present(table) for table in stages.tables if table.named or table in behind]
         files = {each.table.name: each.files_by_bucket(stages.protocol) for each in opened if each is not None}
+        states = [each for each in opened if each is not None and each.table.mode == "state"]
+        large = {each.table.name: each.large_files(limits.LAKE_STATE_FILE_BYTES) for each in states}
         wanted = frozenset(table.name for table in behind)
         repeated = frozenset(rule.table.name for rule in stages.states if self._lags_behind_source(rule))
         return [
@@ -243,6 +246,7 @@ class _Attempt:
                 bucket,
                 found,
                 {name: paths.get(bucket, []) for name, paths in files.items()},
+                {name: paths.intersection(files[name].get(bucket, ())) for name, paths in large.items()},
                 wanted,
                 repeated,
             )
@@ -271,12 +275,27 @@ class _Attempt:
         ]
 
 
-def clear_exchange(lake: Lake, name: str = "") -> None:
-    """Remove exchange files: those of one attempt, or all that killed runs left behind."""
+def clear_exchange(lake: Lake, name: str) -> None:
+    """Remove the exchange files of one attempt."""
     filesystem = lake.tables.filesystem()
-    folder = f"{EXCHANGE}/{name}".rstrip("/")
+    folder = f"{EXCHANGE}/{name}"
     if filesystem.get_file_info(folder).type != pafs.FileType.NotFound:
         filesystem.delete_dir(folder)
+
+
+def clear_left_exchanges(lake: Lake, *, alone: bool = False) -> None:
+    """Remove exchange files that killed runs left behind: all if nobody else is at work on the lake, which only a lake
+    with a lock can know; else those so old that no running batch can want them.
+    """
+    filesystem = lake.tables.filesystem()
+    newest: dict[str, float] = {}
+    for info in filesystem.get_file_info(pafs.FileSelector(EXCHANGE, recursive=True, allow_not_found=True)):
+        if info.type == pafs.FileType.File:  # an object store has no folders, and so no times of them
+            name = info.path.split("/")[1]
+            newest[name] = max(newest.get(name, 0.0), info.mtime.timestamp())
+    for name, written in newest.items():
+        if (alone and lake.tables.is_local) or time.time() - written > EXCHANGE_SECONDS:
+            clear_exchange(lake, name)
 
 
 def _groups(items: list[SegmentTask], parallelism: int) -> list[list[SegmentTask]]:

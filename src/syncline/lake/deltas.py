@@ -35,6 +35,7 @@ BUCKETS_PROPERTY: Final = "syncline.buckets"
 STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 WIDENED_PROPERTY: Final = "syncline.widened"  # set once columns were added: older files lack them
 DROPPED_PROPERTY: Final = "syncline.droppedBefore"  # records of earlier days were removed
+_ASKED_ONE_BY_ONE: Final = 4
 _PROPERTIES: Final = {"delta.checkpointInterval": "50"}
 
 
@@ -85,18 +86,24 @@ class LakeTable:
         """See what others have committed."""
         self._delta.update_incremental()
 
-    def newest_lsn(self, segment: Segment) -> int:
-        """The newest lsn of the segment's chain that the table holds; 0 if none."""
-        return self._delta.transaction_version(chain_name(segment)) or 0
+    def newest(self, chains: Iterable[str]) -> dict[str, int]:
+        """The newest lsn of each chain, by the chain's name in the log, that the table holds; 0 if none.
+
+        delta-rs looks through all names for each it is asked for: for more than a few the log is read here, once.
+        """
+        names = sorted(set(chains))
+        if len(names) > _ASKED_ONE_BY_ONE:
+            known = read_transactions(self.root, self.version, names)
+            return {name: known.get(name, 0) for name in names}
+        return {name: self._delta.transaction_version(name) or 0 for name in names}
 
     def lacking(self, segments: Sequence[Segment]) -> list[Segment]:
         """Those of the segments that the table does not hold yet."""
-        first_of_chain = {segment.chain: segment for segment in segments}
-        newest = {chain: self.newest_lsn(segment) for chain, segment in first_of_chain.items()}
-        doubtful = [segment for segment in segments if segment.lo <= newest[segment.chain]]
+        newest = self.newest(chain_name(segment) for segment in segments)
+        doubtful = [segment for segment in segments if segment.lo <= newest[chain_name(segment)]]
         if not doubtful:  # nothing so new can have landed: the usual case, and no name was looked up
             return list(segments)
-        known = read_transactions(self.root, self.version)
+        known = read_transactions(self.root, self.version, [segment_name(segment) for segment in doubtful])
         landed = {segment.path for segment in doubtful if segment_name(segment) in known}
         return [segment for segment in segments if segment.path not in landed]
 
@@ -111,6 +118,12 @@ class LakeTable:
             if owner == protocol:
                 found[int(bucket)].append(path)
         return dict(found)
+
+    def large_files(self, least: int) -> frozenset[str]:
+        """The paths of files of at least so many bytes."""
+        actions = self._delta.get_add_actions(flatten=True)
+        files = zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
+        return frozenset(path for path, size in files if size >= least)
 
     def commit(
         self,
@@ -189,8 +202,9 @@ class LakeTable:
     def _names(self, segments: Iterable[Segment], batch: BatchName | None, now: int) -> list[Transaction]:
         landed = list(segments)
         names = [Transaction(segment_name(segment), 0, now) for segment in landed]
-        for name, lsn in newest_of_chains(landed).items():
-            names.append(Transaction(name, max(lsn, self._delta.transaction_version(name) or 0)))
+        chains = newest_of_chains(landed)
+        known = self.newest(chains)
+        names += [Transaction(name, max(lsn, known[name])) for name, lsn in chains.items()]
         if batch is not None:
             names.append(Transaction(batch.app, batch.number))
         return names
@@ -211,9 +225,11 @@ class LakeTable:
         present = {field.name for field in self._delta.schema().fields}
         wanted = Schema.from_arrow(_commented(self.table))
         missing: list[Field] = [field for field in wanted.fields if field.name not in present]
-        if missing:
-            self._delta.alter.add_columns(missing)
+        if (
+            missing
+        ):  # said first: killed in between, the table is not left with columns that nobody expects to be absent
             self._delta.alter.set_table_properties({WIDENED_PROPERTY: "true"}, raise_if_not_exists=False)
+            self._delta.alter.add_columns(missing)
             self.refresh()
 
 

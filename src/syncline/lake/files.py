@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from syncline.lake.roots import make_folder
@@ -21,6 +22,10 @@ from syncline.lake.tables import Table
 COMPRESSION: Final = "zstd"
 LEVEL: Final = 1
 ROW_GROUP: Final = 128 * 1024  # rows
+# What is read to be written again is checked: a changed bit must not become the new truth.
+CHECKED: Final = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
 _STATISTIC_TEXT_MAX: Final = 128  # a longer least value may be cut, a longer greatest one may not: leave both out
 
 

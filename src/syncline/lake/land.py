@@ -82,6 +82,8 @@ class _Landing:
         for item in sorted(self._task.segments, key=lambda item: item.segment.path):
             try:
                 info, records = read_segment(self._segments, item.segment)
+            except FileNotFoundError:  # put aside, or removed after landing, by somebody else since it was listed
+                continue
             except CorruptionError as error:
                 self._damaged.append(Damaged(item.segment.path, error.message))
                 continue

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -71,8 +73,11 @@ def next_commit(root: Root, version: int) -> Path:
     return root.path / LOG / f"{version + 1:020d}.json"
 
 
-def read_transactions(root: Root, version: int) -> dict[str, int]:
-    """Every application id of a Delta table with its version, as of the table's `version`."""
+def read_transactions(root: Root, version: int, wanted: Iterable[str] | None = None) -> dict[str, int]:
+    """Every application id of a Delta table with its version, as of the table's `version`; or only the wanted ones, which
+    keeps memory as small as they are.
+    """
+    names = None if wanted is None else pa.array(wanted, pa.string())
     filesystem = root.filesystem()
     infos = filesystem.get_file_info(pafs.FileSelector(LOG))
     paths = [info.path for info in infos if info.type == pafs.FileType.File]
@@ -83,18 +88,28 @@ def read_transactions(root: Root, version: int) -> dict[str, int]:
     for path in paths:
         match = _CHECKPOINT.fullmatch(path)
         if match and int(match[1]) == start:
-            found.update(_of_checkpoint(filesystem, path))
+            found.update(_of_checkpoint(filesystem, path, names))
     for path in sorted(paths):
         match = _COMMIT.fullmatch(path)
         if match and start < int(match[1]) <= version:
             found.update(_of_commit(filesystem, path))
+    if names is None:
+        return found
+    return {name: found[name] for name in names.to_pylist() if name in found}
+
+
+def _of_checkpoint(filesystem: Any, path: str, names: pa.Array | None) -> dict[str, int]:
+    found: dict[str, int] = {}
+    with filesystem.open_input_file(path) as stream:
+        for batch in pq.ParquetFile(stream).iter_batches(columns=["txn"], use_threads=False):
+            entries = batch.column("txn").drop_null()
+            apps, versions = entries.field("appId"), entries.field("version")
+            if names is not None:
+                kept = pc.is_in(apps, value_set=names)
+                apps, versions = apps.filter(kept), versions.filter(kept)
+            found.update(zip(apps.to_pylist(), versions.to_pylist(), strict=True))
+    found.pop(None, None)  # type: ignore[call-overload]
     return found
-
-
-def _of_checkpoint(filesystem: Any, path: str) -> dict[str, int]:
-    column = pq.read_table(path, filesystem=filesystem, columns=["txn"], partitioning=None)["txn"]
-    entries = column.drop_null().to_pylist()
-    return {entry["appId"]: entry["version"] for entry in entries if entry["appId"] is not None}
 
 
 def _of_commit(filesystem: Any, path: str) -> dict[str, int]:

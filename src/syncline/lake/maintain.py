@@ -5,27 +5,24 @@ running pipeline: whoever commits second finds out and starts anew, and files ar
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError
 
 from syncline.core import limits
 from syncline.core.errors import ConflictError
-from syncline.lake.batch import InProcess, Lander
+from syncline.lake.batch import InProcess, Lander, clear_left_exchanges
 from syncline.lake.deltas import DROPPED_PROPERTY, open_delta
 from syncline.lake.files import LEVEL
-from syncline.lake.roots import EXCHANGE, Lake
+from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, list_segments
 from syncline.lake.stages import Stages
 from syncline.lake.tables import BASE_TABLES, Table
 
 R = TypeVar("R")
-EXCHANGE_SECONDS: Final = 86_400  # older exchange files belong to no running batch
 
 
 class TableFacts(msgspec.Struct, frozen=True):
@@ -51,7 +48,8 @@ def table_facts(lake: Lake, tables: Iterable[Table]) -> list[TableFacts]:
 
 def optimize(lake: Lake, tables: Iterable[Table], *, by_key: bool = False) -> list[Optimized]:
     """Merge small files. With `by_key` rows are also put together by the table's key, so that queries for one key skip
-    most files; that rewrites everything. State tables have one file per bucket and need none of this.
+    most files; that rewrites everything. Files of state tables are merged as they are
+    rewritten, and need none of this.
     """
     done = []
     for table in tables:
@@ -73,7 +71,7 @@ def vacuum(lake: Lake, tables: Iterable[Table], *, hours: int, dry_run: bool = F
             gone = delta.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=True)
             removed[table.name] = len(gone)
     if not dry_run:
-        _clear_old_exchange(lake)
+        clear_left_exchanges(lake)
     return removed
 
 
@@ -135,12 +133,3 @@ def _facts(name: str, delta: DeltaTable) -> TableFacts:
 
 def _numbers(actions: Any, column: str) -> Sequence[int]:
     return [int(value or 0) for value in actions.column(column).to_pylist()]
-
-
-def _clear_old_exchange(lake: Lake) -> None:
-    filesystem = lake.tables.filesystem()
-    if filesystem.get_file_info(EXCHANGE).type == pafs.FileType.NotFound:
-        return
-    for info in filesystem.get_file_info(pafs.FileSelector(EXCHANGE)):
-        if time.time() - info.mtime.timestamp() > EXCHANGE_SECONDS:
-            filesystem.delete_dir(info.path)

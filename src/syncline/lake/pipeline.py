@@ -8,6 +8,8 @@ checksums, and lets one damaged file be put aside instead of failing the query.
 
 from __future__ import annotations
 
+import datetime
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +21,10 @@ import structlog
 from syncline.core import limits
 from syncline.core.crash import crash_point
 from syncline.core.errors import SynclineError, UnavailableError
-from syncline.lake.batch import BatchResult, Lander, clear_exchange
+from syncline.lake.batch import BatchResult, Lander, clear_left_exchanges
 from syncline.lake.deltas import BatchName
 from syncline.lake.land import Damaged
+from syncline.lake.landed import chain_name
 from syncline.lake.lock import only_pipeline
 from syncline.lake.roots import Lake
 from syncline.lake.runner import OnSpark
@@ -98,46 +101,52 @@ class Pipeline:
         """Land everything sealed so far, then return."""
         begun = time.monotonic()
         with only_pipeline(self._lake):
-            clear_exchange(self._lake)
+            clear_left_exchanges(self._lake, alone=True)
             if self._lake.segments.is_local:
                 self._wait(self._start({"availableNow": True}))
             self.sweep()
         self.summary.seconds = time.monotonic() - begun
         return self.summary
 
-    def run(self, seconds: float = 10.0, sweep_seconds: float = 300.0) -> RunSummary:
+    def run(self, seconds: float = 10.0, sweep_seconds: float = limits.LAKE_SWEEP_SECONDS) -> RunSummary:
         """Land segments as they are sealed, looking every `seconds`, until `stop` is called from another thread."""
         begun = swept = time.monotonic()
         with only_pipeline(self._lake):
-            clear_exchange(self._lake)
+            clear_left_exchanges(self._lake, alone=True)
             if not self._lake.segments.is_local:
-                self._look_again(seconds)
+                self._look_again(seconds, sweep_seconds)
                 self.summary.seconds = time.monotonic() - begun
                 return self.summary
             query = self._start({"processingTime": f"{seconds} seconds"})
             looked = begun
-            while not self._stopping.wait(0.2) and query.isActive:
-                if time.monotonic() - looked > limits.LAKE_LAG_SECONDS:
-                    with self._working:
-                        self.lag()
-                    looked = time.monotonic()
-                if time.monotonic() - swept > sweep_seconds:
-                    self.sweep()
-                    swept = time.monotonic()
-            with self._working:  # never in the middle of a batch
-                self._stopping.set()
-                query.stop()
+            try:
+                while not self._stopping.wait(0.2) and query.isActive:
+                    if time.monotonic() - looked > limits.LAKE_LAG_SECONDS:
+                        with self._working:
+                            self.lag(_yesterday())
+                        looked = time.monotonic()
+                    if time.monotonic() - swept > sweep_seconds:
+                        self.sweep()
+                        swept = time.monotonic()
+            finally:  # whatever ends it: no query goes on without the lock
+                with self._working:  # never in the middle of a batch
+                    self._stopping.set()
+                    query.stop()
             self._wait(query)
         self.summary.seconds = time.monotonic() - begun
         return self.summary
 
-    def _look_again(self, seconds: float) -> None:
+    def _look_again(self, seconds: float, sweep_seconds: float) -> None:
         """Sweep for ever: pip's Spark cannot list an object store. The tables know what they hold, so nothing is lost
-        by having no checkpoint.
+        by having no checkpoint. Most looks are at today and yesterday alone, so that they do not grow with history.
         """
+        swept = -math.inf
         while True:
+            thorough = time.monotonic() - swept > sweep_seconds
             try:
-                self.sweep()
+                self.sweep("" if thorough else _yesterday())
+                self.lag(_yesterday())
+                swept = time.monotonic() if thorough else swept
             except (UnavailableError, OSError) as error:  # a store that does not answer now is asked again
                 log.warning("lake.unavailable", error=str(error))
             if self._stopping.wait(seconds):
@@ -147,25 +156,34 @@ class Pipeline:
         """Ask `run` to return after the batch at hand."""
         self._stopping.set()
 
-    def sweep(self) -> None:
+    def sweep(self, since: str = "") -> None:
         """Land what the stream passed over: empty files, which Spark does not hand out, and segments put back from
-        quarantine, whose names it has seen before."""
-        for chunk in _chunks(list_segments(self._lake.segments), self._batch_segments):
-            with self._working:
-                if self._stopping.is_set():
-                    return
-                self._land(chunk, None)
+        quarantine, whose names it has seen before. With `since`, a date, earlier days are not looked at.
+        """
+        for found in _chunks(list_segments(self._lake.segments, since), limits.LAKE_LOOK_SEGMENTS):
+            with self._working:  # many are asked about at once: each time, the tables' logs are read from their start
+                lacking = self._lander.lacking([item for item in found if isinstance(item, Segment)])
+            waiting = (item for item in found if not isinstance(item, Segment) or item in lacking)
+            for chunk in _chunks(waiting, self._batch_segments):
+                with self._working:
+                    if self._stopping.is_set():
+                        return
+                    self._land(chunk, None)
 
-    def lag(self) -> Lag:
-        """What is sealed and not landed."""
-        sealed = [found for found in list_segments(self._lake.segments) if isinstance(found, Segment)]
-        waiting = [segment for segment, tables in self._lander.lacking(sealed).items() if RECORDS.name in tables]
+    def lag(self, since: str = "") -> Lag:
+        """What is sealed and not landed. With `since`, a date, earlier days are not looked at."""
         records = self._lander.table(RECORDS)
+        records.refresh()
+        segments = 0
         behind: dict[str, int] = {}
-        for segment in waiting:
-            distance = segment.hi - max(records.newest_lsn(segment), segment.lo - 1)
-            behind[segment.chain] = behind.get(segment.chain, 0) + max(distance, 0)
-        self.last_lag = Lag(len(waiting), sum(behind.values()))
+        for found in _chunks(list_segments(self._lake.segments, since), limits.LAKE_LOOK_SEGMENTS):
+            waiting = records.lacking([item for item in found if isinstance(item, Segment)])
+            newest = records.newest(chain_name(segment) for segment in waiting)
+            for segment in waiting:
+                distance = segment.hi - max(newest[chain_name(segment)], segment.lo - 1)
+                behind[segment.chain] = behind.get(segment.chain, 0) + max(distance, 0)
+            segments += len(waiting)
+        self.last_lag = Lag(segments, sum(behind.values()))
         return self.last_lag
 
     def _start(self, trigger: dict[str, Any]) -> StreamingQuery:
@@ -241,6 +259,13 @@ class _StoppedError(SynclineError):
 def _segment_of(url: str, size: int) -> Segment | str:
     path = "/".join(url.split("/")[-3:])
     return parse_path(path, size) or path
+
+
+def _yesterday() -> str:
+    """Segments sealed from now on are of this day or a later one, unless a node was away or its clock is wrong; those are
+    found by the next thorough look.
+    """
+    return (datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(1)).isoformat()
 
 
 def _chunks(found: Iterator[Segment | str], size: int) -> Iterator[list[Segment | str]]:

@@ -6,6 +6,7 @@ Spark SQL, for answers too large for one machine, is in query_spark.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -31,6 +32,7 @@ from syncline.lake.tables import Table
 from syncline.lake.views import VIEWS
 
 READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_WORD: Final = re.compile(rb"\w+|.", re.DOTALL)
 _BATCH_ROWS: Final = 2_048
 _EXPORT_ROWS: Final = 65_536
 _THOROUGH_SECONDS: Final = 60.0
@@ -221,6 +223,8 @@ class _Desk:
         for name, dataset in remote.items():  # pyarrow reads these: DuckDB itself has no way out to any store
             self.cursor.register(name, dataset)
             _define_views(self.cursor, name, "TEMP")
+        # Some statements that read may yet hold one that writes. Nothing here ever changes, so the desk may stay in it.
+        self.cursor.execute("BEGIN TRANSACTION READ ONLY")
         self._bound: OrderedDict[str, duckdb.DuckDBPyRelation] = OrderedDict()
 
     def knows(self, sql: str) -> bool:
@@ -250,8 +254,31 @@ def check_statement(sql: str) -> None:
         raise _explained(error) from None
     if len(statements) != 1:
         raise UsageError(f"one statement at a time, not {len(statements)}")
-    if statements[0].type not in READS:
+    if statements[0].type not in READS or not _explains_a_select(sql, statements[0].type):
         raise UsageError("only SELECT and EXPLAIN: tables are written by the pipeline alone")
+
+
+def _explains_a_select(sql: str, kind: duckdb.StatementType) -> bool:
+    """Whether a statement is no EXPLAIN, or one of a SELECT: EXPLAIN ANALYZE runs what it explains, whatever that is.
+
+    What follows the EXPLAIN and its options is found by DuckDB's own lexer: it alone knows where a comment ends.
+    """
+    if kind != duckdb.StatementType.EXPLAIN:
+        return True
+    raw = sql.encode()
+    starts = [start for start, token in duckdb.tokenize(sql) if token != duckdb.token_type.comment]
+    words = [_WORD.match(raw, start) for start in starts]
+    texts = [b"" if word is None else word[0].lower() for word in words]
+    at = 1
+    if texts[at : at + 1] == [b"("] and texts[at + 1 : at + 2] != [b"select"]:
+        at = texts.index(b")") + 1 if b")" in texts else len(texts)
+    while texts[at : at + 1] in ([b"analyze"], [b"verbose"]):
+        at += 1
+    explained = raw[starts[at] :].decode() if at < len(starts) else ""
+    try:
+        return [each.type for each in duckdb.extract_statements(explained)] == [duckdb.StatementType.SELECT]
+    except duckdb.Error:
+        return False
 
 
 def _define(connection: duckdb.DuckDBPyConnection, table: Table, delta: DeltaTable | None, files: list[str]) -> None:

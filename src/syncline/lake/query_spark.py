@@ -6,12 +6,15 @@ For the operator at the command line: unlike the DuckDB engine this one is not l
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from syncline.core.errors import UsageError
+from syncline.core.errors import UnavailableError, UsageError
+from syncline.lake.deadlines import Deadlines
 from syncline.lake.deltas import open_delta
 from syncline.lake.query import Answer, QueryLimits
 from syncline.lake.roots import Lake
@@ -56,8 +59,29 @@ def _define_view(spark: SparkSession, view: View) -> None:
     spark.sql(f"CREATE OR REPLACE {head} {view.over()}")
 
 
-def ask_spark(spark: SparkSession, sql: str, bounds: QueryLimits) -> Answer:
-    """The answer to one reading statement over the registered tables."""
+def ask_spark(spark: SparkSession, sql: str, bounds: QueryLimits, seconds: float | None = None) -> Answer:
+    """The answer to one reading statement over the registered tables. It may take as long as it needs, unless `seconds`
+    are given: who asks Spark has much to ask.
+    """
+    if seconds is None:
+        return _asked(spark, sql, bounds)
+    group = uuid.uuid4().hex
+    spark.sparkContext.setJobGroup(group, "query", interruptOnCancel=True)
+    deadlines = Deadlines()
+    try:
+        with deadlines.within(seconds, partial(spark.sparkContext.cancelJobGroup, group)) as deadline:
+            return _asked(spark, sql, bounds)
+    except Exception:
+        if not deadline.passed:
+            raise
+        raise UnavailableError(
+            f"the query was stopped after {seconds:g} s", hint="ask for less, or raise --seconds"
+        ) from None
+    finally:
+        deadlines.close()
+
+
+def _asked(spark: SparkSession, sql: str, bounds: QueryLimits) -> Answer:
     from pyspark.errors import AnalysisException, ParseException
 
     begun = time.monotonic()

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from syncline.core.errors import CorruptionError
 from syncline.lake.distinct import distinct, unknown
 from syncline.lake.exchange import Parcel, read_parcels
-from syncline.lake.files import AddedFile, TableWriter
+from syncline.lake.files import CHECKED, AddedFile, TableWriter
 from syncline.lake.roots import Lake
 from syncline.lake.stages import KeyedRule, ProtocolStages, StateRule
 from syncline.lake.tables import BUCKET, Table
@@ -33,6 +33,7 @@ class BucketTask(msgspec.Struct, frozen=True):
     bucket: int
     parcels: list[Parcel]
     files: dict[str, list[str]]  # table → paths below the table's folder
+    large: dict[str, frozenset[str]]  # state table → those of its files that stay unless a key in them changes
     tables: frozenset[str]  # the tables to bring up to date
     repeated: frozenset[str]  # state tables that lag behind their source: what is known there may be new here
 
@@ -78,7 +79,8 @@ class _Rebuilding:
         """The identities among the incoming ones that the table has already, with their contents if these matter."""
         table = rule.table
         names = list(table.identity)
-        there = self._read(table, names, pc.field(table.key).isin(pc.unique(incoming[table.key])))
+        where = pc.field(table.key).isin(pc.unique(incoming[table.key]))
+        there = self._read(table, names, where if not table.span else where & _within_span(table.span, incoming))
         both = there.join(incoming.select(names), keys=names, join_type="left semi", use_threads=False)
         if rule.same is None or both.num_rows == 0:
             return both.append_column(rule.content, pa.nulls(0, pa.string())) if rule.content else both
@@ -89,30 +91,47 @@ class _Rebuilding:
             return
         table = rule.table
         on = rule.on or source.key
-        before = self._read(table, table.file_schema.names, None)
-        touched = pc.is_in(before[table.key], value_set=pc.unique(rows[on]))
+        keys = pc.unique(rows[on])
+        files = [path for path in self._task.files.get(table.name, ()) if self._is_rewritten(table, path, keys)]
+        before = self._read(table, table.file_schema.names, None, files)
+        touched = pc.is_in(before[table.key], value_set=keys)
         old = before.filter(touched)
 
-        def history(keys: list[Any]) -> pa.Table:
-            wanted = pa.array(keys, source.schema.field(on).type)
-            return self._read(source, list(rule.columns) or source.file_schema.names, pc.field(on).isin(wanted))
+        def history(keys: list[Any], least: tuple[str, Any] | None = None) -> pa.Table:
+            where = pc.field(on).isin(pa.array(keys, source.schema.field(on).type))
+            if least is not None:
+                bound = pa.scalar(least[1], source.schema.field(least[0]).type)
+                where = (pc.field(least[0]) >= bound) & where
+            return self._read(source, list(rule.columns) or source.file_schema.names, where)
 
         new = rule.fold(old, rows, history)
         order = [(name, "ascending") for name in table.sort_by]
         if new.sort_by(order).equals(old.sort_by(order)):
             return
         self._write(table, pa.concat_tables([before.filter(pc.invert(touched)), new]))
-        self._replaced += [(table.name, path) for path in self._task.files.get(table.name, ())]
+        self._replaced += [(table.name, path) for path in files]
 
-    def _read(self, table: Table, columns: list[str], where: Any) -> pa.Table:
-        paths = [f"{table.name}/{path}" for path in self._task.files.get(table.name, ())]
+    def _is_rewritten(self, table: Table, path: str, keys: pa.Array) -> bool:
+        """Small files are merged with what is new; a large one is left alone if it holds none of the keys, so that a batch
+        does not write all that a bucket ever came to hold.
+        """
+        if path not in self._task.large.get(table.name, ()):
+            return True
+        return bool(self._read(table, [table.key], pc.field(table.key).isin(keys), [path]).num_rows)
+
+    def _read(self, table: Table, columns: list[str], where: Any, files: list[str] | None = None) -> pa.Table:
+        """Columns of the rows of these files, or all of the bucket's, that fulfil a condition."""
+        chosen = self._task.files.get(table.name, []) if files is None else files
+        paths = [f"{table.name}/{path}" for path in chosen]
         schema = table.file_schema
         if not paths:
             return schema.empty_table().select(columns)
         try:
-            dataset = ds.dataset(paths, schema=schema, format="parquet", filesystem=self._filesystem, partitioning=None)
+            dataset = ds.dataset(paths, schema=schema, format=CHECKED, filesystem=self._filesystem, partitioning=None)
             return dataset.to_table(columns=columns, filter=where, use_threads=False)
-        except (pa.ArrowInvalid, FileNotFoundError) as error:
+        except (pa.ArrowInvalid, OSError) as error:
+            if not isinstance(error, FileNotFoundError | pa.ArrowInvalid) and not self._task.lake.tables.is_local:
+                raise  # a store that does not answer
             raise CorruptionError(f"a file of a table is damaged or gone: {error}", about=table.name) from None
 
     def _write(self, table: Table, rows: pa.Table) -> None:
@@ -123,3 +142,10 @@ class _Rebuilding:
         )
         writer.close()
         self._added += writer.added
+
+
+def _within_span(name: str, rows: pa.Table) -> pc.Expression:
+    """That a row's value is among those of these rows, or absent. Files whose statistics say otherwise are not read."""
+    span = pc.min_max(rows[name])
+    column = pc.field(name)
+    return ((column >= span["min"]) & (column <= span["max"])) | column.is_null()

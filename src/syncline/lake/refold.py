@@ -14,10 +14,10 @@ from syncline.core import limits
 from syncline.core.errors import ConflictError, UnavailableError
 from syncline.lake.batch import Runner
 from syncline.lake.deltas import LakeTable
-from syncline.lake.files import AddedFile, TableWriter
+from syncline.lake.files import CHECKED, AddedFile, TableWriter
 from syncline.lake.rebuild import partition_of
 from syncline.lake.roots import Lake
-from syncline.lake.stages import ProtocolStages, StateRule
+from syncline.lake.stages import ProtocolStages, StateRule, no_history
 from syncline.lake.tables import Table
 
 
@@ -34,6 +34,7 @@ def refold(lake: Lake, stages: ProtocolStages, rule: StateRule, runner: Runner) 
     [source_table] = [keyed.table for keyed in stages.keyed if keyed.table.name == rule.source]
     source = LakeTable.open(lake.table(rule.source), source_table, buckets=limits.LAKE_BUCKETS)
     state = LakeTable.open(lake.table(rule.table.name), rule.table, buckets=source.buckets)
+    source.refresh()  # after the state was opened: whatever landed there landed here before
     for _ in range(limits.LAKE_COMMIT_ATTEMPTS):
         tasks = [
             RefoldTask(lake, bucket, files) for bucket, files in sorted(source.files_by_bucket(stages.protocol).items())
@@ -55,10 +56,10 @@ def fold_bucket(task: RefoldTask, stages: ProtocolStages, rule: StateRule, sourc
     """Fold one bucket from nothing, and write its state."""
     filesystem = task.lake.tables.filesystem()
     paths = [f"{source.name}/{path}" for path in task.files]
-    dataset = ds.dataset(paths, schema=source.file_schema, format="parquet", filesystem=filesystem, partitioning=None)
+    dataset = ds.dataset(paths, schema=source.file_schema, format=CHECKED, filesystem=filesystem, partitioning=None)
     rows = dataset.to_table(use_threads=False)
     table = rule.table
-    state: pa.Table = rule.fold(table.file_schema.empty_table(), rows, lambda keys: source.file_schema.empty_table())
+    state: pa.Table = rule.fold(table.file_schema.empty_table(), rows, no_history(source))
     writer = TableWriter(filesystem, table)
     writer.write(
         partition_of(table, stages.protocol, task.bucket),

@@ -21,6 +21,7 @@ from syncline.core.settings import Settings
 
 QUARANTINE: Final = ".quarantine"
 EXCHANGE: Final = "_exchange"
+BLOBS: Final = "blobs"  # in a bucket they are below the segments
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -94,7 +95,7 @@ class Lake(msgspec.Struct, frozen=True):
     def below(cls, data: str | Path) -> Lake:
         """The usual places below a data folder."""
         root = Root.at(data)
-        return cls(root.below("segments"), root.below("lake"), root.below("checkpoints"), root.below("blobs"))
+        return cls(root.below("segments"), root.below("lake"), root.below("checkpoints"), root.below(BLOBS))
 
     @classmethod
     def of(cls, settings: Settings) -> Lake:
@@ -104,7 +105,7 @@ class Lake(msgspec.Struct, frozen=True):
             segments,
             Root.at(settings.lake.url or settings.lake_folder),
             Root.at(settings.lake.checkpoints or settings.checkpoints_folder),
-            Root.at(settings.data / "blobs") if segments.is_local else segments.below("blobs"),
+            Root.at(settings.data / BLOBS) if segments.is_local else segments.below(BLOBS),
         )
 
     def table(self, name: str) -> Root:

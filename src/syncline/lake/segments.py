@@ -5,7 +5,7 @@ one aside. What a segment is, formats and docs/segments.md say; nodes write them
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 from syncline.core.errors import CorruptionError
 from syncline.formats.records import RECORD_SCHEMA
 from syncline.formats.segments import SegmentInfo, SegmentName, check_segment
-from syncline.lake.roots import QUARANTINE, Root, make_folder
+from syncline.lake.roots import BLOBS, QUARANTINE, Root, make_folder
+
+_DATE: Final = "date="
 
 
 class Segment(SegmentName, frozen=True, order=True):
@@ -37,12 +39,21 @@ def parse_path(path: str, size: int = 0) -> Segment | None:
     return Segment(name.node, name.epoch, name.lo, name.hi, name.protocol, name.date, size)
 
 
-def list_segments(root: Root) -> Iterator[Segment | str]:
-    """Every sealed file that is there now; a Parquet file with a name no node gives comes as its bare path."""
-    filesystem = root.filesystem()
-    for info in filesystem.get_file_info(pafs.FileSelector("", recursive=True, allow_not_found=True)):
-        hidden = any(part.startswith((".", "_")) for part in info.path.split("/"))
-        if info.type == pafs.FileType.File and info.path.endswith(".parquet") and not hidden:
+def list_segments(root: Root, since: str = "") -> Iterator[Segment | str]:
+    """Every sealed file that is there now, folder by folder; a Parquet file with a name no node gives comes as its bare
+    path. With `since`, a date, folders of earlier days are not even listed.
+    """
+    return _listed(root.filesystem(), "", f"{_DATE}{since}")
+
+
+def _listed(filesystem: Any, folder: str, earliest: str) -> Iterator[Segment | str]:
+    for info in filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)):
+        name = info.path.rpartition("/")[2]
+        if name.startswith((".", "_")) or (name.startswith(_DATE) and name < earliest) or info.path == BLOBS:
+            continue
+        if info.type == pafs.FileType.Directory:
+            yield from _listed(filesystem, info.path, earliest)
+        elif info.path.endswith(".parquet"):
             yield parse_path(info.path, info.size) or info.path
 
 

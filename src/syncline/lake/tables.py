@@ -38,7 +38,9 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     `append`: a row per arrival, told apart by the segment it came in. `keyed`: one row per `identity`, however many
     nodes saw it. `state`: one row per `key`, rewritten as it changes. Keyed and state tables are split by `bucket`, a
-    hash of `key`, so that all rows of one key are in one partition.
+    hash of `key`, so that all rows of one key are in one partition. `span` is a column of a keyed table that follows from
+    the identity and mostly grows with time: copies of a batch's messages are only among rows within the batch's own span
+    of it, so that looking for them does not read all history.
 
     Commits of a `named` table name the segments in it, and it is asked for them. One that is not named appears with its
     first row and is committed before the named ones of its protocol, so it holds what they hold; what a crash makes it
@@ -52,6 +54,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     partition_by: tuple[str, ...]
     key: str = ""
     identity: tuple[str, ...] = ()
+    span: str = ""
     sort_by: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()  # columns whose least and greatest value is kept per file, to skip files by
     plain: tuple[str, ...] = ()  # columns of bytes that never repeat: a dictionary would only cost time
@@ -172,6 +175,7 @@ SEGMENTS: Final = Table(
     partition_by=(BUCKET,),
     key="journal",
     identity=("path",),
+    span="first_lsn",
     sort_by=("journal", "first_lsn"),
     statistics=("node", "epoch", "first_lsn", "last_lsn"),
     arrival=("path",),

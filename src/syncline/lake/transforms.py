@@ -16,7 +16,7 @@ from syncline.lake.decode import rows_of
 from syncline.lake.distinct import distinct
 from syncline.lake.roots import Lake
 from syncline.lake.signatures import signatures_hold
-from syncline.lake.stages import Examined, KeyedRule, ProtocolStages, StateRule, built_in_stages
+from syncline.lake.stages import Examined, KeyedRule, ProtocolStages, StateRule, built_in_stages, no_history
 from syncline.lake.tables import AUDIT, REJECTED, Table
 from syncline.lake.verify import Verified, unexamined, verify
 
@@ -125,12 +125,12 @@ def folded(table: str, source: str = "") -> Transform:
     stages, rule = _state(table, source)
     [source_table] = [keyed.table for keyed in stages.keyed if keyed.table.name == rule.source]
     schema, given = rule.table.file_schema, source_table.file_schema
-    nothing = given.empty_table()
+    history = no_history(source_table)
 
     def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = pa.Table.from_batches(batches, given)
         if rows.num_rows:
-            yield from rule.fold(schema.empty_table(), rows, lambda keys: nothing).to_batches()
+            yield from rule.fold(schema.empty_table(), rows, history).to_batches()
 
     return lambda rows: rows.repartition(rule.on or source_table.key).mapInArrow(fold, _spark_schema(schema))
 

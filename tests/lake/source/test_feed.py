@@ -103,6 +103,28 @@ def _forgetting(upto: int) -> Any:
     return Job(lambda connection: connection.execute("DELETE FROM records WHERE lsn <= ?", (upto,)))
 
 
+@pytest.mark.parametrize("options", [{}, {"protocol": "chirp"}])
+def test_a_journal_that_is_shorter_than_it_was_is_a_loss_and_no_endless_wait(
+    make_node: MakeNode, options: dict[str, str]
+) -> None:
+    node = make_node()
+    chirp(node, *"abc")
+    [(name, place)] = reader(node).latestOffset({}, ReadAllAvailable()).items()
+    further = {name: {**place, "lsn": 9}}
+    with pytest.raises(CorruptionError, match=r"and was further before|has forgotten"):
+        lsns(reader(node, **options), {}, further)
+    assert lsns(reader(node, onloss="continue", **options), {}, further) == [1, 2, 3]
+
+
+def test_a_batch_planned_with_a_nodes_old_address_is_read_from_its_new_one(make_node: MakeNode) -> None:
+    node = make_node()
+    chirp(node, *"abc")
+    [(name, place)] = reader(node).latestOffset({}, ReadAllAvailable()).items()
+    before = {name: {**place, "address": "http://127.0.0.1:9", "lsn": 1}}
+    planned = {name: {**place, "address": "http://127.0.0.1:9"}}
+    assert lsns(reader(node), before, planned) == [2, 3]
+
+
 def test_a_new_journal_is_a_loss_and_then_a_new_beginning(make_node: MakeNode) -> None:
     node = make_node()
     chirp(node, *"abc")

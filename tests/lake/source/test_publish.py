@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
-from syncline.lake.source.publish import Publisher
+from syncline.lake.source.publish import Published, Publisher
+from syncline.networks.node_client import NodeClient
 from tests.lake.source.conftest import MakeNode
 from tests.nodes import NodeThread
 
@@ -86,3 +87,15 @@ def test_options_that_make_no_sense_are_refused() -> None:
         Publisher({"node": "http://a"}, StructType())
     with pytest.raises(UsageError, match="one node publishes"):
         Publisher({"nodes": "http://a,http://b", "protocol": "chirp"}, StructType())
+
+
+def test_a_row_that_is_no_request_is_a_refusal_like_any_other(make_node: MakeNode) -> None:
+    node, schema = make_node(), StructType().add("value", "string")
+    row, done = Row(value="[1]"), Published()
+    with NodeClient(node.url) as client:
+        with pytest.raises(UsageError, match="not a JSON object"):
+            Publisher({"node": node.url, "protocol": "chirp"}, schema)._publish(client, row, "batch", done)
+        skipping = Publisher({"node": node.url, "protocol": "chirp", "onrefusal": "skip"}, schema)
+        skipping._publish(client, row, "batch", done)
+        skipping._publish(client, Row(value='{"text": "a"}'), "batch", done)
+    assert (done.refused, done.published, texts(node)) == (1, 1, ["a"])

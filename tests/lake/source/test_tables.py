@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -13,10 +14,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from syncline.core.errors import NotFoundError, UsageError
 from syncline.lake.batch import InProcess, Lander
+from syncline.lake.deltas import LakeTable
 from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, list_segments
 from syncline.lake.source.tables import TableReader, table_schema
 from syncline.lake.stages import built_in_stages
+from syncline.lake.stages.sdsp import FRAMES
+from syncline.lake.tables import Column
 from syncline.testing.segments import FakeJournal
 from syncline.testing.traffic import Traffic, seal
 
@@ -154,3 +158,16 @@ def test_other_readers_filters_on_any_column_find_their_rows(lake: Lake) -> None
     for column, value in (("verdict", "reject"), ("direction", "in"), ("lsn", 7), ("protocol", "sdsp")):
         found = dataset.to_table(filter=pc.field(column) == value).num_rows
         assert found == sum(row[column] == value for row in everything) > 0
+
+
+def test_a_condition_on_a_column_that_older_files_lack_is_not_passed_by_their_rows(tmp_path: Path) -> None:
+    lake, traffic = Lake.below(tmp_path), Traffic(37)
+    seal(lake.segments.path, traffic.receive(FakeJournal("a"), traffic.publish(30)))
+    land(lake)
+    wider = msgspec.structs.replace(
+        FRAMES, columns=(*FRAMES.columns, Column("colour", pa.string(), "of a later version"))
+    )
+    LakeTable.open(lake.table(FRAMES.name), wider, buckets=4)
+    for where, expected in (("colour = 'red'", 0), ("uid > ''", 30)):
+        own = options(lake, FRAMES.name, where=where, columns="uid,colour")
+        assert read(TableReader(own, table_schema(own))).num_rows == expected

@@ -195,6 +195,8 @@ def test_times_inside_payloads_are_times() -> None:
         "2026-03-01T06:00:00+02:00",
         "2026-060T06:00:00",
         "2026-02-30T00:00:00",
+        "2026-366T00:00:00",
+        "2026-000T00:00:00",
         "",
         None,
     ]
@@ -203,9 +205,7 @@ def test_times_inside_payloads_are_times() -> None:
         datetime.datetime(2026, 3, 1, 6, 0, 0, 500_000, utc),
         datetime.datetime(2026, 3, 1, 4, tzinfo=utc),
         datetime.datetime(2026, 3, 1, 6, tzinfo=utc),
-        None,
-        None,
-        None,
+        *[None] * 5,
     ]
     plain = pa.array(["2026-03-01T06:00:00.000Z", "1999-12-31T23:59:59", None])
     assert [str(each) for each in moments_of(plain).to_pylist()] == [
@@ -218,3 +218,26 @@ def test_times_inside_payloads_are_times() -> None:
 def test_an_empty_batch_gives_no_rows() -> None:
     found = examine(pa.Table.from_batches([to_arrow([])]))
     assert (len(found.outcome), found.rows[MESSAGES.name].num_rows) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T00:00:00.25",
+        "2026-01-01T00:00:00ZZ",
+        "2026-01-01",
+        "2026-01-01 00:00:00",
+        "2026-01-01T00:00",
+        "0000-01-01T00:00:00",
+        "2026-02-30T00:00:00",
+        "2026-01-01T00:00:60",
+        "2026-01-01T00:00:00+0200",
+        "",
+        None,
+    ],
+)
+def test_a_time_is_read_alike_whatever_texts_are_beside_it(text: str | None) -> None:
+    [alone] = moments_of(pa.array([text], pa.string())).to_pylist()
+    for other in ("2026-03-01T12:00:00Z", "no time", None):
+        assert moments_of(pa.array([text, other], pa.string())).to_pylist()[0] == alone

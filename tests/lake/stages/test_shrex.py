@@ -152,9 +152,11 @@ def test_peers_are_scored_by_their_results_however_these_are_split_into_batches(
         ]
     )
     nothing, none = PEERS.file_schema.empty_table(), rows.slice(0, 0)
-    at_once = fold_peers(nothing, rows, lambda keys: none)
-    first = fold_peers(nothing, rows.slice(0, 3), lambda keys: none)
-    second = fold_peers(first, rows.slice(2, 4), lambda keys: rows.slice(0, 3))  # one row again, after a crash
+    at_once = fold_peers(nothing, rows, lambda keys, least=None: none)
+    first = fold_peers(nothing, rows.slice(0, 3), lambda keys, least=None: none)
+    second = fold_peers(
+        first, rows.slice(2, 4), lambda keys, least=None: rows.slice(0, 3)
+    )  # one row again, after a crash
     assert second.sort_by("peer") == at_once.sort_by("peer")
     bad, good = at_once.sort_by("peer").to_pylist()
     assert (bad["requests"], bad["noop"], bad["cooldown"], bad["blacklist"]) == (3, 1, 1, 1)
@@ -210,3 +212,18 @@ def test_an_accepted_notification_that_no_header_matches_is_found_by_the_audit(l
             ("header_match", f"{prefix}/2"),
             ("header_chain", f"{prefix}/4"),
         ]
+
+
+def test_two_notices_that_one_publisher_signed_under_one_number_are_both_kept_and_their_copies_not(lake: Lake) -> None:
+    """Two nodes may each have accepted one of them. What becomes of them must not depend on the number of buckets."""
+    raws = [compose(KEY, TOPIC, encode(Notification(each.height, each.data_hash)), 7) for each in CHAIN[:2]]
+    for name, heard in (("a", raws[:1]), ("b", raws[1:]), ("c", raws)):
+        kept = [record(lsn, raw) for lsn, raw in enumerate(heard, 1)]
+        arrivals = [Arrival(**{field: getattr(each, field) for field in Arrival.__struct_fields__}) for each in kept]
+        assert {(each.verdict, each.id) for each in arrivals} == {("accept", kept[0].id)}
+        write_segments(lake.segments.path, FakeJournal(name).keep(arrivals[:1] if name == "c" else arrivals))
+        sealed = [found for found in list_segments(lake.segments) if isinstance(found, Segment)]
+        Lander(lake, built_in_stages(), InProcess(), buckets=1).land(sealed)
+    with Queries(lake, every_table()) as queries:
+        found = queries.ask("SELECT height FROM shrex_notifications ORDER BY height").rows["height"].to_pylist()
+    assert found == [Decimal(1), Decimal(2)]

@@ -93,7 +93,15 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._reached()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Stretch]:
-        return [found for node, place in sorted(end.items()) if (found := _stretch(start.get(node), place)) is not None]
+        """What is to be read of each node. A batch planned before the query was started anew may name an address under
+        which a node is no longer: it is looked for among those of the options.
+        """
+        found = {node: part for node, place in end.items() if (part := _stretch(start.get(node), place)) is not None}
+        if any(part.address not in self._addresses for part in found.values()):
+            for state in self._states():
+                if state.node in found:
+                    found[state.node].address = state.address
+        return [part for _, part in sorted(found.items())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one stretch. What the node has forgotten meanwhile is noticed, not passed over."""
@@ -114,7 +122,14 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 rows = rows.filter(pc.less_equal(rows["lsn"], partition.upto))
                 if not self._filters:
                     self._check_row(rows["lsn"].to_pylist(), after, partition)
-                after = min(int(page.headers["syncline-next"]), partition.upto)
+                following = min(int(page.headers["syncline-next"]), partition.upto)
+                if following <= after:
+                    self._lost(
+                        f"{partition.address} ends at {partition.epoch}/{after}, and was further before",
+                        "its journal was put back from a copy; what it had more is in the lake",
+                    )
+                    return
+                after = following
                 yield from rows.select(wanted.names).cast(wanted).combine_chunks().to_batches()
 
     def _check_first(self, node: Any, part: Stretch) -> None:

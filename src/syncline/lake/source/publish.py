@@ -69,10 +69,10 @@ class Publisher(DataSourceStreamWriter):
         """Nothing to take back: what was published stays, and the next attempt knows it by its keys."""
 
     def _publish(self, node: NodeClient, row: Row, batch: str, done: Published) -> None:
-        request, key = self._request(row)
-        body = msgspec.json.encode(request, order="sorted")
-        name = key or f"{batch}/{sha256(body).hexdigest()}"
         try:
+            request, key = self._request(row)
+            body = msgspec.json.encode(request, order="sorted")
+            name = key or f"{batch}/{sha256(body).hexdigest()}"
             answer = self._patiently(node, request, name)
         except SynclineError as error:
             if self._on_refusal == "fail" or _is_worth_waiting_for(error):

@@ -69,6 +69,8 @@ class TableReader(DataSourceReader):
         filesystem = _root(self._options).filesystem()
         file = pads.ParquetFileFormat().make_fragment(partition.path, filesystem)
         held = file.physical_schema
+        if any(where.column not in (*held.names, *partition.values) for where in self._wheres):
+            return  # the table got the column later: it is null in every row here, and null passes no comparison
         own = [where for where in self._wheres if where.column in held.names]
         scanner = file.scanner(
             columns=[name for name in wanted.names if name in held.names],

@@ -7,7 +7,7 @@ here touches Spark, files or the clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final, Protocol
 
@@ -72,16 +72,26 @@ class KeyedRule(msgspec.Struct, frozen=True):
     same: SameContent | None = None
 
 
-History = Callable[[list[Any]], pa.Table]
+class History(Protocol):
+    """Reads the rows of these keys that landed earlier: all, or with `least`, a column and a value, those not below it,
+    which touches only the files that hold such rows.
+    """
+
+    def __call__(self, keys: list[Any], least: tuple[str, Any] | None = None) -> pa.Table: ...
+
+
+def no_history(source: Table) -> History:
+    """The history of keys of which nothing landed earlier."""
+    nothing = source.file_schema.empty_table()
+    return lambda keys, least=None: nothing
 
 
 class Fold(Protocol):
     """The new state of every key in `new`.
 
     `old` has the present state rows of those keys, `new` the rows of the source table that came with this batch; after a
-    crash some of them may be part of the state already. `history(keys)` reads all rows of these keys that landed earlier.
-    The answer must depend only on the set of all rows of a key, never on how they were split into batches or in which
-    order they came.
+    crash some of them may be part of the state already. What landed earlier, `history` reads. The answer must depend only
+    on the set of all rows of a key, never on how they were split into batches or in which order they came.
     """
 
     def __call__(self, old: pa.Table, new: pa.Table, history: History) -> pa.Table: ...

@@ -32,6 +32,7 @@ MESSAGES: Final = Table(
     partition_by=(BUCKET,),
     key="topic",
     identity=("id", "published_at"),
+    span="published_at",
     sort_by=("topic", "published_at"),
     statistics=("topic", "tag", "published_at", "received_at"),
     plain=("message", "id"),

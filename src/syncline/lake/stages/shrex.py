@@ -38,7 +38,8 @@ NOTIFICATIONS: Final = Table(
     ),
     partition_by=(BUCKET,),
     key="data_hash",
-    identity=("id",),
+    identity=("id", "height", "data_hash"),  # one who signs two notices under one number is to be seen
+    span="height",
     sort_by=("height",),
     statistics=("height", "publisher", "received_at"),
     plain=("id",),
@@ -61,6 +62,7 @@ HEADERS: Final = Table(
     partition_by=(BUCKET,),
     key="chain_id",
     identity=("hash",),
+    span="height",
     sort_by=("height",),
     statistics=("height", "time"),
 )
@@ -86,6 +88,7 @@ RESULTS: Final = Table(
     partition_by=(BUCKET,),
     key="peer",
     identity=("id",),
+    span="height",
     sort_by=("peer", "received_at"),
     statistics=("peer", "received_at"),
     plain=("id",),
@@ -112,6 +115,8 @@ PEERS: Final = Table(
     sort_by=("peer",),
     statistics=("peer", "quality"),
 )
+
+_COUNTED: Final = ("peer", "id", "result", "height", "received_at")
 
 
 def examine(records: pa.Table) -> Examined:
@@ -210,26 +215,32 @@ def _result(raw: bytes) -> dict[str, Any]:
 def fold_peers(old: pa.Table, new: pa.Table, history: History) -> pa.Table:
     """The peers after these results. Counted anew from all of a peer's results, so that none counts twice."""
     names = sorted(set(new["peer"].to_pylist()))
-    rows = pa.concat_tables([new, history(names).select(new.column_names)]).to_pylist()
-    by_peer: dict[str, dict[bytes, dict[str, Any]]] = {name: {} for name in names}
-    for row in rows:
-        by_peer[row["peer"]][row["id"]] = row
-    return pa.Table.from_pylist(
-        [_peer(name, list(found.values())) for name, found in by_peer.items()], schema=PEERS.file_schema
+    rows = pa.concat_tables([new.select(_COUNTED), history(names).select(_COUNTED)])
+    once = rows.group_by(["peer", "id"], use_threads=False).aggregate(
+        [("result", "min"), ("height", "max"), ("received_at", "max")]
     )
+    by_result = once.group_by(["peer", "result_min"], use_threads=False).aggregate([([], "count_all")])
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for peer, result, count in zip(*(column.to_pylist() for column in by_result.columns), strict=True):
+        counts[peer][result] = count
+    newest = once.group_by("peer", use_threads=False).aggregate([("height_max", "max"), ("received_at_max", "max")])
+    found = [
+        _peer(peer, counts[peer], height, at)
+        for peer, height, at in zip(*(column.to_pylist() for column in newest.columns), strict=True)
+    ]
+    return pa.Table.from_pylist(found, schema=PEERS.file_schema)
 
 
-def _peer(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    counts = Counter(row["result"] for row in rows)
+def _peer(name: str, counts: Counter[str], height: Decimal, at: Any) -> dict[str, Any]:
     return {
         "peer": name,
-        "requests": len(rows),
+        "requests": counts.total(),
         "noop": counts["noop"],
         "cooldown": counts["cooldown"],
         "blacklist": counts["blacklist"],
-        "quality": counts["noop"] / len(rows),
-        "last_height": max(row["height"] for row in rows),
-        "last_at": max(row["received_at"] for row in rows),
+        "quality": counts["noop"] / counts.total(),
+        "last_height": height,
+        "last_at": at,
     }
 
 
@@ -243,7 +254,7 @@ STAGES: Final = ProtocolStages(
     examine=examine,
     keyed=(KeyedRule(NOTIFICATIONS), KeyedRule(HEADERS), KeyedRule(RESULTS)),
     states=(
-        StateRule(PEERS, RESULTS.name, fold_peers),
+        StateRule(PEERS, RESULTS.name, fold_peers, columns=_COUNTED),
         gaps_rule(HEADERS, series="chain_id", number="height", what="height"),
     ),
 )

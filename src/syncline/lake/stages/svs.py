@@ -49,6 +49,7 @@ PACKETS: Final = Table(
     partition_by=(BUCKET,),
     key="series",
     identity=("id",),
+    span="seq",
     sort_by=("publication", "segment"),
     statistics=("publication", "received_at"),
     plain=("content", "id"),
