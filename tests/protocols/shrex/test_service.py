@@ -395,7 +395,7 @@ async def test_whatever_a_source_does_the_node_goes_on(
     monkeypatch.setattr("syncline.protocols.shrex.service.follow.SHREX_SOURCE_SECONDS", 0.05)
     for number, doing in enumerate((raises, says_nothing, gives_another)):
         async with shrex_node(fabric, tmp_path / str(number), Odd(doing, *headers)) as a:
-            await until(lambda: a.service.follower.failures > 0)  # noqa: B023
+            await until(lambda: a.service.follower.failures > 0)
             assert (a.service.follower.head, a.service.follower.synced) == (3, False)
             assert [record.seq for record in a.records("header")] == [1, 2, 3]
 
@@ -585,7 +585,9 @@ async def test_what_is_no_block_is_not_asked_for_and_a_result_counts_once(fabric
         done(Result.NOOP)
         done(Result.BLACKLIST)
         await until(lambda: a.records("peer_result"))
-        assert [(each.seq, plugin.decoded(each)["result"]) for each in a.records("peer_result")] == [(2**64 - 1, "noop")]
+        assert [(each.seq, plugin.decoded(each)["result"]) for each in a.records("peer_result")] == [
+            (2**64 - 1, "noop")
+        ]
 
 
 async def test_a_peer_that_rests_is_given_as_soon_as_it_has_rested(fabric: MemoryFabric, tmp_path: Path) -> None:

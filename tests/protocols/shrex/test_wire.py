@@ -199,7 +199,12 @@ def test_a_block_of_an_app_of_version_0_has_the_hash_the_network_agreed_on() -> 
         "proposer_address": "A6935D877B9776C45B96EEAE526959A3B9A5AB1A",
     }
     found = "2c419625e506d928d55d1818fc8f16ccaebd87f5ea66d40f511ef5e70beb6471"
-    for version in ({"block": "11"}, {"block": 11, "app": "0"}, {"block": "11", "app": ""}, {"block": "11", "app": None}):
+    for version in (
+        {"block": "11"},
+        {"block": 11, "app": "0"},
+        {"block": "11", "app": ""},
+        {"block": "11", "app": None},
+    ):
         assert headers.from_document({**block, "version": version}).hash.hex() == found
 
 

@@ -36,7 +36,9 @@ from syncline.protocols.shrex.wire.header import Header, encode
 
 log = structlog.get_logger()
 RETRY: Final = Backoff(first=1.0, longest=60.0)
-FORKED: Final = "it follows another chain than we do; to follow it there, set shrex.trusted_height and shrex.trusted_hash"
+FORKED: Final = (
+    "it follows another chain than we do; to follow it there, set shrex.trusted_height and shrex.trusted_hash"
+)
 FAILURES: Final = (UnavailableError, UnreachableError, DecodeError)
 T = TypeVar("T")
 
