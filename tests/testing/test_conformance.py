@@ -130,9 +130,7 @@ async def test_a_transport_without_faults_passes() -> None:
 
 async def test_what_a_transport_does_not_promise_is_not_asked_of_it() -> None:
     class Forgetful(MemoryHub):
-        @property
-        def capabilities(self) -> Capabilities:
-            return msgspec.structs.replace(super().capabilities, history=False, optimistic=False)
+        capabilities: Capabilities = msgspec.structs.replace(MemoryHub.capabilities, history=False, optimistic=False)
 
     results = await examine(TRANSPORT_CHECKS, lambda: nullcontext(Forgetful()))
     assert {(result.applies, result.passed) for result in results} == {(False, True)}

@@ -31,7 +31,7 @@ def cases(protocol: str | None = None) -> list[Bad]:
 def write(folder: Path, chosen: Iterable[Bad]) -> int:
     """Write those that are bytes to files, and `index.json` beside them; returns how many there are."""
     folder.mkdir(parents=True, exist_ok=True)
-    index = []
+    index: list[dict[str, str]] = []
     for case in chosen:
         if case.raw is None:
             continue

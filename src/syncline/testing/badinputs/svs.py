@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 
 from syncline.core import limits
 from syncline.core.record import Arrival, Incoming
@@ -251,6 +252,4 @@ def _sync() -> Iterator[Bad]:
         ("garbage behind the vector", interest(encode_vector({NODE: 3}) + b"\x01"), R.MALFORMED),
     )
     for name, raw, reason in cases:
-        yield Bad(
-            protocol="svs", name=f"sync: {name}", reason=reason, raw=raw, judged=lambda raw=raw: sync_arrival(raw)
-        )  # type: ignore[misc]
+        yield Bad(protocol="svs", name=f"sync: {name}", reason=reason, raw=raw, judged=partial(sync_arrival, raw))
