@@ -392,12 +392,52 @@ async def test_whatever_a_source_does_the_node_goes_on(
     async def gives_another(height: int) -> Header:
         return headers[2]  # which continues our chain, but is not what was asked for
 
+    async def gives_no_header(height: int) -> Any:
+        return {"height": height}
+
     monkeypatch.setattr("syncline.protocols.shrex.service.follow.SHREX_SOURCE_SECONDS", 0.05)
-    for number, doing in enumerate((raises, says_nothing, gives_another)):
+    for number, doing in enumerate((raises, says_nothing, gives_another, gives_no_header)):
         async with shrex_node(fabric, tmp_path / str(number), Odd(doing, *headers)) as a:
             await until(lambda: a.service.follower.failures > 0)
             assert (a.service.follower.head, a.service.follower.synced) == (3, False)
             assert [record.seq for record in a.records("header")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("head", [None, "5", -1, 2**63, 2.5])
+async def test_a_head_that_is_no_height_is_a_failure_of_the_source(
+    fabric: MemoryFabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: Any
+) -> None:
+    source = MemorySource(*chain(5))
+
+    async def nonsense() -> Any:
+        return head
+
+    monkeypatch.setattr(source, "head", nonsense)
+    async with shrex_node(fabric, tmp_path / "a", source) as a:
+        await until(lambda: a.service.follower.failures > 0)
+        assert (a.service.follower.head, a.service.follower.synced) == (0, False)
+
+
+async def test_a_source_that_does_not_have_the_trusted_header_yet_is_asked_at_the_usual_pace(
+    fabric: MemoryFabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = chain(8)
+    source = MemorySource(*headers[:5])
+    asked = 0
+
+    async def head() -> int:
+        nonlocal asked
+        asked += 1
+        return await MemorySource.head(source)
+
+    monkeypatch.setattr(source, "head", head)
+    trusted = {"shrex.trusted_height": 8, "shrex.trusted_hash": headers[7].hash.hex(), "shrex.poll_seconds": 0.05}
+    async with shrex_node(fabric, tmp_path / "a", source, **trusted) as a:
+        await anyio.sleep(0.5)
+        assert 1 <= asked <= 11
+        source.add(*headers)
+        await until(lambda: a.service.follower.synced)
+        assert (a.service.follower.first, a.service.follower.head) == (8, 8)
 
 
 async def test_a_node_that_answers_byte_by_byte_is_given_up(
@@ -649,7 +689,7 @@ async def test_a_blacklisted_peer_is_disconnected_and_stays_out(fabric: MemoryFa
         await announce(bridge, note(headers[4]))
         _, done = await a.service.peer(headers[4].data_hash, 5, timeout=10)
         done(Result.BLACKLIST)
-        await until(lambda: a.host.peers() == [])
+        await until(lambda: a.host.peers() == [] == bridge.peers())  # else it would not dial again
         await bridge.connect(a.host.addresses[0])
         await until(lambda: a.host.statistics().get("refused_banned", 0) > 0)
         assert a.service.statistics()["blacklisted_peers"] == 1

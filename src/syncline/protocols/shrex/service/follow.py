@@ -32,7 +32,7 @@ from syncline.protocols.shrex.rules.judge import (
     range_of,
 )
 from syncline.protocols.shrex.service.sources import HeaderSource
-from syncline.protocols.shrex.wire.header import Header, encode
+from syncline.protocols.shrex.wire.header import HEIGHT_MAX, Header, encode
 
 log = structlog.get_logger()
 RETRY: Final = Backoff(first=1.0, longest=60.0)
@@ -107,18 +107,18 @@ class Follower:
 
     async def catch_up(self) -> bool:
         """Fetch what is new, up to a bound; whether there is more."""
-        self.source_head = await _answer(self._source.head())
+        self.source_head = _height(await _answer(self._source.head()))
         height = self.head + 1 if self.head else self._start(self.source_head)
         last = min(self.source_head, height + SHREX_HEADERS_PER_ROUND - 1)
         while 0 < height <= last:
             header = await _answer(self._source.by_height(height))
             if header is None:
                 raise UnavailableError(f"the header source has no header of height {height}")
-            if header.height != height:
-                raise DecodeError(f"asked for the header of height {height}, got that of {header.height}")
+            if not isinstance(header, Header) or header.height != height:
+                raise DecodeError(f"asked for the header of height {height}, got {str(header)[:200]}")
             await self._keep(header)
             height += 1
-        return self.head < self.source_head
+        return 0 < height <= self.source_head
 
     def _start(self, source_head: int) -> int:
         """Where the chain begins: at the trusted header, or with what the pools need."""
@@ -178,6 +178,12 @@ async def _answer(question: Awaitable[T]) -> T:
     except Exception as error:  # a plug-in's own
         log.warning("header_source_raised", exc_info=error)
         raise UnavailableError(f"the header source raises {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def _height(found: object) -> int:
+    if not isinstance(found, int) or not 0 <= found <= HEIGHT_MAX:
+        raise DecodeError(f"the header source gives {str(found)[:200]!r} for its height")
+    return found
 
 
 def _anchor(height: int, hash_: bytes) -> bytes:
