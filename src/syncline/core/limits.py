@@ -128,6 +128,7 @@ SHREX_BLACKLISTED_PEERS: Final = 4_096
 SHREX_WAITERS: Final = 1_024  # requests that wait for a peer
 SHREX_LISTENER_QUEUE: Final = 1_024  # notifications one listener has yet to take
 SHREX_LISTENERS: Final = 64
+SHREX_SOURCE_SECONDS: Final = 30.0  # a header source's whole answer
 SHREX_HEADERS_PER_ROUND: Final = 100  # headers fetched before others get a turn
 
 # HTTP

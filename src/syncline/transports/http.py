@@ -51,6 +51,7 @@ class HttpTransport:
         optimistic=True,
         durable=True,
         authenticated=False,
+        topics=False,
     )
 
     def __init__(

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from syncline.core.keys import NodeKey
 from syncline.core.record import Arrival, Incoming, Record
@@ -14,7 +15,9 @@ from syncline.formats.records import to_arrow
 from syncline.lake import every_table
 from syncline.lake.audit import audit
 from syncline.lake.batch import InProcess, Lander
+from syncline.lake.pipeline import Pipeline
 from syncline.lake.query import Queries
+from syncline.lake.query_spark import register_tables
 from syncline.lake.roots import Lake
 from syncline.lake.segments import Segment, list_segments
 from syncline.lake.stages import built_in_stages
@@ -43,12 +46,15 @@ CHAIN = chain(5)
 TALL = 2**64 - 1
 
 
+HEIGHTS = [6, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 2, TALL]  # of made-up headers
+
+
 class State:
-    """Headers 1 to 5 and a made-up one at the greatest height."""
+    """Headers 1 to 5 and some made-up ones up to the greatest height."""
 
     def get_state(self, space: str, key: bytes) -> bytes | None:
         known = {height_key(each.height): Kept(each.hash, each.data_hash).to_bytes() for each in CHAIN}
-        known[height_key(TALL)] = Kept(bytes(32), b"\x77" * 32).to_bytes()
+        known |= {height_key(height): Kept(bytes(32), b"\x77" * 32).to_bytes() for height in HEIGHTS}
         if space == CHAIN_SPACE and key == RANGE:
             return (1).to_bytes(8, "big") + (5).to_bytes(8, "big")
         return known.get(key) if space == HEADERS_SPACE else None
@@ -227,3 +233,33 @@ def test_two_notices_that_one_publisher_signed_under_one_number_are_both_kept_an
     with Queries(lake, every_table()) as queries:
         found = queries.ask("SELECT height FROM shrex_notifications ORDER BY height").rows["height"].to_pylist()
     assert found == [Decimal(1), Decimal(2)]
+
+
+@pytest.mark.spark
+def test_every_height_is_the_same_on_spark_and_meets_its_header_there(spark: Any, lake: Lake) -> None:
+    journal = FakeJournal("a")
+    kept = [
+        *(notification(1 + n, height, b"\x77" * 32) for n, height in enumerate(HEIGHTS)),
+        notification(20, 1, CHAIN[0].data_hash),
+        *(record(20 + each.height, headers.encode(each), HEADERS_TOPIC) for each in CHAIN[1:]),
+        notification(30, 5, CHAIN[4].data_hash),
+        *(result(40 + n, "good", Outcome.NOOP, height) for n, height in enumerate(HEIGHTS)),
+    ]
+    arrivals = [Arrival(**{name: getattr(each, name) for name in Arrival.__struct_fields__}) for each in kept]
+    assert {each.verdict for each in arrivals} == {"accept"}
+    write_segments(lake.segments.path, journal.keep(arrivals))
+    Pipeline(spark, lake, buckets=2).run_available()
+    register_tables(spark, lake, [NOTIFICATIONS, HEADERS, PEERS])
+
+    def ask(sql: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in spark.sql(sql).collect()]
+
+    assert ask("SELECT height FROM shrex_notifications ORDER BY height") == [
+        (Decimal(height),) for height in (1, 5, *HEIGHTS)
+    ]
+    assert ask(f"SELECT count(*) FROM shrex_notifications WHERE height > {2**63 - 1}") == [(3,)]
+    assert ask(f"SELECT data_hash FROM shrex_notifications WHERE height = {TALL}") == [("77" * 32,)]
+    assert ask("SELECT n.height, h.hash FROM shrex_notifications n JOIN headers h USING (height)") == [
+        (Decimal(5), CHAIN[4].hash.hex())
+    ]
+    assert ask("SELECT requests, last_height FROM shrex_peers") == [(len(HEIGHTS), Decimal(TALL))]

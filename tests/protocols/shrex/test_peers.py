@@ -178,4 +178,25 @@ def test_before_any_header_a_request_may_wait_for_any_block() -> None:
     assert made.offer(root(7_000_000), 7_000_000, 0.0) is None
     made.credit("a", root(7_000_000), 7_000_000)
     assert asked(made, 7_000_000, 1) == ["a"]
-    assert made.first_height == 0
+
+
+def test_ten_thousand_headers_at_once_leave_a_window_of_pools_and_old_ones_go_while_no_headers_come() -> None:
+    made = PeerManager()
+    for height in range(1, 10_001):
+        made.header(height, root(height), 0.0)
+    assert len(made.pools(0.0)) <= 2 * (10 + 100)
+    made.tick(29.9)
+    assert len(made.pools(29.9)) > 11
+    made.tick(30.0)
+    assert [pool["height"] for pool in made.pools(30.0)] == [str(height) for height in range(10_000, 9_989, -1)]
+
+
+def test_blocks_with_the_same_data_share_a_pool_that_lives_as_long_as_the_newest() -> None:
+    made = manager(100)
+    made.credit("a", root(95), 95)
+    made.header(101, root(95), 1.0)
+    for height in range(102, 109):
+        made.header(height, root(height), 1.0)
+    made.collect(30.0)
+    assert made.pool_peers(root(95)) == ["a"]
+    assert made.offer(root(95), 101, 30.0) == Offer("a", root(95), 101, "pool")

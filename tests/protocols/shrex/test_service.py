@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from syncline.core.errors import (
+    ClosedError,
     ConflictError,
     OverloadedError,
     RefusedError,
@@ -26,15 +30,16 @@ from syncline.networks.pubsub.outbox import message_frame
 from syncline.protocols.shrex.plugin import plugin
 from syncline.protocols.shrex.rules.judge import ShrexJudge
 from syncline.protocols.shrex.service.listen import Listeners
-from syncline.protocols.shrex.service.sources import MemorySource
+from syncline.protocols.shrex.service.sources import MemorySource, RpcSource
 from syncline.protocols.shrex.settings import ShrexSettings
+from syncline.protocols.shrex.wire.header import Header
 from syncline.protocols.shrex.wire.notification import TOPIC, Notification, encode
 from syncline.protocols.shrex.wire.result import Outcome as Result
 from syncline.testing.headers import chain
 from tests.protocols.shrex.nodes import announce, decided, note, shrex_node, until
 
 pytestmark = pytest.mark.anyio
-BRIDGE, OTHER = NodeKey(bytes(31) + b"\x01"), NodeKey(bytes(31) + b"\x02")
+BRIDGE, OTHER, THIRD = (NodeKey(bytes(31) + bytes((number,))) for number in (1, 2, 3))
 
 
 @pytest.fixture
@@ -185,6 +190,27 @@ async def test_every_announcer_is_credited_and_listeners_hear_once(fabric: Memor
         assert waited.cancelled_caught
 
 
+async def test_who_brings_a_mere_copy_is_asked_when_the_first_does_not_serve(
+    fabric: MemoryFabric, tmp_path: Path
+) -> None:
+    headers = chain(5)
+    raw, wanted = compose(BRIDGE, TOPIC, encode(note(headers[4])), 1), headers[4].data_hash
+    async with shrex_node(fabric, tmp_path / "a", MemorySource(*headers)) as a:
+        await until(lambda: a.service.follower.head == 5)
+        async with fabric.host(OTHER) as one, fabric.host(THIRD) as two:
+            for count, host in enumerate((one, two), 1):
+                await host.connect(a.host.addresses[0])
+                channel = await host.open_channel(a.host.peer_id, ["/floodsub/1.0.0"])
+                await channel.send(message_frame(raw))
+                await until(lambda count=count: decided(a) == count)  # type: ignore[misc]
+            assert [record.reason for record in a.records()] == [None, Reason.DUPLICATE]
+            first, done = await a.service.peer(wanted, 5, timeout=1)
+            done(Result.COOLDOWN)
+            second, _ = await a.service.peer(wanted, 5, timeout=1)
+            assert (first, second) == (one.peer_id, two.peer_id)
+            assert a.service.statistics()["offered_pool"] == 2
+
+
 @pytest.mark.parametrize("relay", [True, False])
 async def test_the_relay_setting_says_whether_others_get_it_from_us(
     fabric: MemoryFabric, tmp_path: Path, relay: bool
@@ -265,6 +291,176 @@ async def test_only_the_trusted_header_begins_the_chain(fabric: MemoryFabric, tm
     async with shrex_node(fabric, tmp_path / "b", MemorySource(*headers), **other) as b:
         await until(lambda: b.service.follower.refused > 0)
         assert b.service.follower.head == 0
+
+
+@pytest.mark.parametrize("where", [3, 6, 8])
+async def test_a_chain_that_does_not_hold_the_trusted_header_is_begun_anew(
+    fabric: MemoryFabric, tmp_path: Path, where: int
+) -> None:
+    """Somebody believed a source at first, and names a header to trust later."""
+    false, true = chain(6, seed="false"), chain(8)
+    async with shrex_node(fabric, tmp_path / "a", MemorySource(*false)) as a:
+        await until(lambda: a.service.follower.synced)
+        await a.service.publish({"height": 6, "data_hash": false[5].data_hash.hex()})
+    trusted = {"shrex.trusted_height": where, "shrex.trusted_hash": true[where - 1].hash.hex()}
+    async with shrex_node(fabric, tmp_path / "a", MemorySource(*true), **trusted) as a, fabric.host(BRIDGE) as bridge:
+        await until(lambda: a.service.follower.head == 8)
+        assert a.service.follower.first == where
+        assert len(a.node.journal.scan_state("shrex.headers")) == 9 - where
+        assert len(a.node.journal.scan_state("shrex.published")) == 1  # no height is announced twice on any chain
+        await bridge.connect(a.host.addresses[0])
+        await announce(bridge, note(true[7]))
+        await until(lambda: decided(a) == 1)
+        assert a.service.statistics()["accept"] == 1
+
+
+async def test_a_chain_that_holds_the_trusted_header_is_kept_also_when_that_header_is_forgotten(
+    fabric: MemoryFabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.protocols.shrex.service.follow.SHREX_HEADERS", 4)
+    headers = chain(12)
+    source = MemorySource(*headers[:5])
+    async with shrex_node(fabric, tmp_path / "a", source) as a:  # believes the source
+        await until(lambda: a.service.follower.head == 5)
+        assert a.service.follower.first == 2
+    trusted = {"shrex.trusted_height": 3, "shrex.trusted_hash": headers[2].hash.hex()}
+    for head in (5, 9, 9, 12):
+        source.add(*headers[:head])
+        async with shrex_node(fabric, tmp_path / "a", source, **trusted) as a:
+            await until(lambda head=head: a.service.follower.head == head)  # type: ignore[misc]
+            assert a.service.follower.first == head - 3
+
+
+async def test_a_source_that_falls_back_is_not_at_the_tip_and_our_chain_stays(
+    fabric: MemoryFabric, tmp_path: Path
+) -> None:
+    headers = chain(6)
+    source = MemorySource(*headers[:5])
+    async with shrex_node(fabric, tmp_path / "a", source) as a:
+        await until(lambda: a.service.follower.synced)
+        del source.headers[5], source.headers[4]
+        await until(lambda: a.service.follower.source_head == 3)
+        assert (a.service.follower.head, a.service.follower.synced) == (5, False)
+        with pytest.raises(UnavailableError, match="not synced"):
+            await a.service.publish({"height": 5, "data_hash": headers[4].data_hash.hex()})
+        source.add(*headers)
+        await until(lambda: a.service.follower.synced)
+        assert (a.service.follower.head, a.service.follower.failures) == (6, 0)
+
+
+async def test_a_source_that_changes_its_chain_is_refused_and_punishes_nobody(
+    fabric: MemoryFabric, tmp_path: Path
+) -> None:
+    headers = chain(6)
+    source, flags = MemorySource(*headers[:5]), {"shrex.blacklist_peers": True, "shrex.validation_seconds": 0.1}
+    async with shrex_node(fabric, tmp_path / "a", source, **flags) as a, fabric.host(BRIDGE) as bridge:
+        await until(lambda: a.service.follower.synced)
+        source.headers.clear()
+        source.add(*headers[:3], *chain(4, after=headers[2], seed="fork"))
+        await until(lambda: a.service.follower.refused > 0)
+        assert (a.service.follower.head, a.service.follower.source_head, a.service.follower.synced) == (5, 7, False)
+        await bridge.connect(a.host.addresses[0])
+        await announce(bridge, note(headers[5]))  # true on our chain, whatever the source says
+        await until(lambda: decided(a) == 1)
+        assert [record.verdict for record in a.records()] == [Outcome.IGNORE]
+        assert a.host._guard.faults(bridge.peer_id, anyio.current_time()) == 0
+
+
+class Odd(MemorySource):
+    """A plug-in's source that does what it likes."""
+
+    def __init__(self, doing: Callable[[int], Awaitable[Header | None]], *headers: Header) -> None:
+        super().__init__(*headers)
+        self._doing = doing
+
+    async def by_height(self, height: int) -> Header | None:
+        return await self._doing(height) if height > 3 else await super().by_height(height)
+
+
+async def test_whatever_a_source_does_the_node_goes_on(
+    fabric: MemoryFabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = chain(5)
+
+    async def raises(height: int) -> Header:
+        raise KeyError(height)
+
+    async def says_nothing(height: int) -> Header:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def gives_another(height: int) -> Header:
+        return headers[2]  # which continues our chain, but is not what was asked for
+
+    async def gives_no_header(height: int) -> Any:
+        return {"height": height}
+
+    monkeypatch.setattr("syncline.protocols.shrex.service.follow.SHREX_SOURCE_SECONDS", 0.05)
+    for number, doing in enumerate((raises, says_nothing, gives_another, gives_no_header)):
+        async with shrex_node(fabric, tmp_path / str(number), Odd(doing, *headers)) as a:
+            await until(lambda: a.service.follower.failures > 0)
+            assert (a.service.follower.head, a.service.follower.synced) == (3, False)
+            assert [record.seq for record in a.records("header")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("head", [None, "5", -1, 2**63, 2.5])
+async def test_a_head_that_is_no_height_is_a_failure_of_the_source(
+    fabric: MemoryFabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: Any
+) -> None:
+    source = MemorySource(*chain(5))
+
+    async def nonsense() -> Any:
+        return head
+
+    monkeypatch.setattr(source, "head", nonsense)
+    async with shrex_node(fabric, tmp_path / "a", source) as a:
+        await until(lambda: a.service.follower.failures > 0)
+        assert (a.service.follower.head, a.service.follower.synced) == (0, False)
+
+
+async def test_a_source_that_does_not_have_the_trusted_header_yet_is_asked_at_the_usual_pace(
+    fabric: MemoryFabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = chain(8)
+    source = MemorySource(*headers[:5])
+    asked = 0
+
+    async def head() -> int:
+        nonlocal asked
+        asked += 1
+        return await MemorySource.head(source)
+
+    monkeypatch.setattr(source, "head", head)
+    trusted = {"shrex.trusted_height": 8, "shrex.trusted_hash": headers[7].hash.hex(), "shrex.poll_seconds": 0.05}
+    async with shrex_node(fabric, tmp_path / "a", source, **trusted) as a:
+        await anyio.sleep(0.5)
+        assert 1 <= asked <= 11
+        source.add(*headers)
+        await until(lambda: a.service.follower.synced)
+        assert (a.service.follower.first, a.service.follower.head) == (8, 8)
+
+
+async def test_a_node_that_answers_byte_by_byte_is_given_up(
+    fabric: MemoryFabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.protocols.shrex.service.follow.SHREX_SOURCE_SECONDS", 0.3)
+
+    async def drip(stream: SocketStream) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
+            async with stream:
+                await stream.receive()
+                await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+                while True:
+                    await stream.send(b" ")
+                    await anyio.sleep(0.02)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, drip)
+        port = listener.extra(SocketAttribute.local_port)
+        async with shrex_node(fabric, tmp_path / "a", RpcSource(f"http://127.0.0.1:{port}")) as a:
+            await until(lambda: a.service.follower.failures > 0)
+            assert not a.service.follower.synced
+        tasks.cancel_scope.cancel()
 
 
 def test_a_trusted_header_needs_height_and_hash() -> None:
@@ -417,6 +613,74 @@ async def test_a_peer_is_waited_for_and_its_result_kept(fabric: MemoryFabric, tm
             await a.service.peer(wanted, 5, timeout=0.05)
 
 
+async def test_what_is_no_block_is_not_asked_for_and_a_result_counts_once(fabric: MemoryFabric, tmp_path: Path) -> None:
+    headers = chain(5)
+    async with shrex_node(fabric, tmp_path / "a", MemorySource(*headers)) as a:
+        await until(lambda: a.service.follower.head == 5)
+        for data_hash, height in ((b"", 5), (bytes(31), 5), (bytes(32), 0), (bytes(32), 2**64)):
+            with pytest.raises(UsageError):
+                await a.service.peer(data_hash, height, timeout=0.0)
+        a.service.discovered(BRIDGE.peer_id)
+        _, done = await a.service.peer(b"\x77" * 32, 2**64 - 1, timeout=1)
+        done(Result.NOOP)
+        done(Result.BLACKLIST)
+        await until(lambda: a.records("peer_result"))
+        assert [(each.seq, plugin.decoded(each)["result"]) for each in a.records("peer_result")] == [
+            (2**64 - 1, "noop")
+        ]
+
+
+async def test_a_peer_that_rests_is_given_as_soon_as_it_has_rested(fabric: MemoryFabric, tmp_path: Path) -> None:
+    headers = chain(5)
+    flags = {"shrex.cooldown_seconds": 0.2}
+    async with shrex_node(fabric, tmp_path / "a", MemorySource(*headers), **flags) as a:
+        await until(lambda: a.service.follower.head == 5)
+        a.service.discovered(BRIDGE.peer_id)
+        _, done = await a.service.peer(headers[4].data_hash, 5, timeout=1)
+        done(Result.COOLDOWN)
+        began = anyio.current_time()
+        peer, _ = await a.service.peer(headers[4].data_hash, 5, timeout=5)
+        assert (peer, anyio.current_time() - began >= 0.19) == (BRIDGE.peer_id, True)
+        assert a.service.statistics().get("waited_in_vain", 0) == 0
+
+
+async def test_a_peer_that_left_before_its_announcement_was_decided_is_credited_no_more(
+    fabric: MemoryFabric, tmp_path: Path
+) -> None:
+    headers = chain(6)
+    source = MemorySource(*headers[:5])
+    async with shrex_node(fabric, tmp_path / "a", source) as a:
+        listener = a.service.subscribe()
+        await until(lambda: a.service.follower.head == 5)
+        async with fabric.host(BRIDGE) as bridge:
+            await bridge.connect(a.host.addresses[0])
+            await announce(bridge, note(headers[5]))
+            await until(lambda: a.service.session.held == 1)
+        await until(lambda: a.host.peers() == [])
+        source.add(headers[5])
+        with anyio.fail_after(10):
+            assert await listener.next() == note(headers[5])  # it was true all the same
+        assert a.service.pools()["nodes"] == []
+        assert a.service.session.manager.pool_peers(headers[5].data_hash) == []
+        with pytest.raises(UnavailableError):
+            await a.service.peer(headers[5].data_hash, 6, timeout=0.05)
+
+
+async def test_listeners_are_told_when_the_node_stops(fabric: MemoryFabric, tmp_path: Path) -> None:
+    async with anyio.create_task_group() as tasks:
+        async with shrex_node(fabric, tmp_path / "a", MemorySource(*chain(5))) as a:
+            listener, ended = a.service.subscribe(), []
+
+            async def listen() -> None:
+                with pytest.raises(ClosedError):
+                    await listener.next()
+                ended.append(True)
+
+            tasks.start_soon(listen)
+            await until(lambda: a.service.follower.synced)
+        await until(lambda: ended)
+
+
 async def test_a_blacklisted_peer_is_disconnected_and_stays_out(fabric: MemoryFabric, tmp_path: Path) -> None:
     headers, flags = chain(5), {"shrex.blacklist_peers": True}
     async with shrex_node(fabric, tmp_path / "a", MemorySource(*headers), **flags) as a, fabric.host(BRIDGE) as bridge:
@@ -425,7 +689,7 @@ async def test_a_blacklisted_peer_is_disconnected_and_stays_out(fabric: MemoryFa
         await announce(bridge, note(headers[4]))
         _, done = await a.service.peer(headers[4].data_hash, 5, timeout=10)
         done(Result.BLACKLIST)
-        await until(lambda: a.host.peers() == [])
+        await until(lambda: a.host.peers() == [] == bridge.peers())  # else it would not dial again
         await bridge.connect(a.host.addresses[0])
         await until(lambda: a.host.statistics().get("refused_banned", 0) > 0)
         assert a.service.statistics()["blacklisted_peers"] == 1

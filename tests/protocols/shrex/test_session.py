@@ -127,9 +127,11 @@ def test_listeners_hear_of_a_block_once_however_many_announce_it() -> None:
     made = session()
     assert [made.is_news(note(100)) for _ in range(3)] == [True, False, False]
     assert made.is_news(note(100, root(1)))
-    for height in range(5_000):
+    for height in range(2 * SHREX_HEADERS - 2):  # as many others as can be told of while its header is kept
         made.is_news(note(10_000 + height))
-    assert made.is_news(note(100))
+    assert not made.is_news(note(100))
+    made.is_news(note(9_999))
+    assert made.is_news(note(100))  # long forgotten, and its header too
 
 
 def test_headers_are_kept_up_to_a_number() -> None:
@@ -139,6 +141,15 @@ def test_headers_are_kept_up_to_a_number() -> None:
     assert made.statistics(0.0)["headers"] == SHREX_HEADERS
     assert made.known(5) == Known(None, 11, SHREX_HEADERS + 10)
     assert reasons(made.arrived("t", "p", note(5), 0.0)) == [("t", Outcome.IGNORE, Reason.OUT_OF_WINDOW)]
+
+
+def test_pools_are_collected_with_the_time_also_while_no_headers_come() -> None:
+    made = Session(PeerManager())
+    for height in range(1, 41):
+        made.header(height, root(height), 0.0)
+    assert made.statistics(0.0)["pools"] == 40
+    made.tick(30.0)
+    assert made.statistics(30.0)["pools"] == 11
 
 
 @pytest.mark.parametrize(
@@ -188,6 +199,16 @@ def test_the_validator_accepts_rejects_and_fills_pools() -> None:
     assert validator.validate("q", encode(note(101))) is ValidationResult.REJECT
     assert not validator.judge("q", encode(note(101))).blames_sender
     assert made.manager.pool_peers(root(100)) == ["p"]
+
+
+def test_a_root_that_the_operator_refuses_is_refused_by_the_validator_and_is_not_waited_for() -> None:
+    made = Session(PeerManager(), refused_roots=frozenset((root(100), root(101))))
+    made.header(100, root(100), 0.0)
+    validator = MessageValidator(made)
+    assert validator.validate("p", encode(note(100))) is ValidationResult.REJECT
+    assert validator.judge("p", encode(note(101))).reason is Reason.UNAUTHORISED
+    assert made.manager.pool_peers(root(100)) == []
+    assert reasons(made.arrived("t", "p", note(101), 0.0)) == [("t", Outcome.REJECT, Reason.UNAUTHORISED)]
 
 
 def test_a_validator_that_raises_rejects(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ import pytest
 
 from syncline.core.errors import DecodeError, SettingsError, UnavailableError, UnreachableError
 from syncline.core.limits import SHREX_HEADER_BYTES
+from syncline.core.verdict import Reason
 from syncline.protocols.shrex.service.sources import (
     FileSource,
     HeaderSource,
@@ -64,6 +66,54 @@ async def test_a_missing_file_is_unavailable_and_a_bad_line_is_named(tmp_path: P
     assert await source.by_height(1) == CHAIN[0]
 
 
+async def test_any_height_of_a_long_file_is_found_whatever_is_asked_in_between(tmp_path: Path) -> None:
+    made = chain(300, first=1_000)
+    file = tmp_path / "headers.jsonl"
+    lines = [headers.encode(each) + (b"\n\n\n" if each.height % 7 == 0 else b"\n") for each in made]
+    file.write_bytes(b"".join(lines))
+    source = FileSource(file)
+    assert await source.head() == 1_299
+    assert [await source.by_height(each.height) for each in made] == made
+    assert [await source.by_height(each.height) for each in reversed(made)] == made[::-1]
+    assert [await source.by_height(height) for height in (1, 999, 1_300, 2**63)] == [None] * 4
+    assert await source.by_height(1_000) == made[0]
+
+
+async def test_a_file_with_gaps_gives_what_it_has(tmp_path: Path) -> None:
+    made = chain(40)
+    kept = [each for each in made if each.height % 3 == 1]
+    file = tmp_path / "headers.jsonl"
+    file.write_bytes(b"".join(headers.encode(each) + b"\n" for each in kept))
+    source = FileSource(file)
+    found = [await source.by_height(each.height) for each in made]
+    assert [each for each in found if each is not None] == kept
+
+
+async def test_a_file_that_is_replaced_or_cut_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "headers.jsonl"
+    file.write_bytes(b"".join(headers.encode(each) + b"\n" for each in CHAIN))
+    source = FileSource(file)
+    assert [await source.by_height(height) for height in (1, 2, 3)] == CHAIN[:3]
+    other = chain(4, seed="another", chain_id="a-chain-with-a-longer-name")
+    file.write_bytes(b"".join(headers.encode(each) + b"\n" for each in other))
+    assert await source.head() == 4
+    assert await source.by_height(4) == other[3]
+    assert await source.by_height(5) is None
+    file.write_bytes(b"")
+    assert (await source.head(), await source.by_height(1)) == (0, None)
+
+
+async def test_a_line_that_is_too_long_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "headers.jsonl"
+    file.write_bytes(headers.encode(CHAIN[0]) + b"\n" + b"x" * (3 * SHREX_HEADER_BYTES))
+    source = FileSource(file)
+    for answer in (source.head, lambda: source.by_height(2)):
+        with pytest.raises(DecodeError) as refused:
+            await answer()
+        assert refused.value.reason is Reason.OVERSIZE
+    assert await source.by_height(1) == CHAIN[0]
+
+
 # JSON-RPC
 
 
@@ -72,6 +122,7 @@ class Rpc(BaseHTTPRequestHandler):
 
     answers: ClassVar[dict[str, Any]] = {}
     asked: ClassVar[list[dict[str, Any]]] = []
+    encoding: ClassVar[str] = "identity"
 
     def do_POST(self) -> None:
         request = msgspec.json.decode(self.rfile.read(int(self.headers["content-length"])))
@@ -85,6 +136,7 @@ class Rpc(BaseHTTPRequestHandler):
         body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
+        self.send_header("content-encoding", self.encoding)
         self.end_headers()
         with suppress(ConnectionError):  # who asked may have heard enough
             self.wfile.write(body)
@@ -95,7 +147,7 @@ class Rpc(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def rpc() -> Iterator[str]:
-    Rpc.answers, Rpc.asked = {}, []
+    Rpc.answers, Rpc.asked, Rpc.encoding = {}, [], "identity"
     server = HTTPServer(("127.0.0.1", 0), Rpc)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -130,6 +182,11 @@ async def test_a_node_is_asked_for_its_head_and_for_headers(rpc: str) -> None:
         ({"result": {"header": {}}}, DecodeError),
         ({"result": {"header": document(4)}}, DecodeError),
         (b'"' + b"x" * (SHREX_HEADER_BYTES + 1) + b'"', DecodeError),
+        (b"[" * 100_000, DecodeError),
+        (b'{"result": ' + b'{"header": ' * 50_000, DecodeError),
+        ({"result": [1]}, DecodeError),
+        ({"result": {"header": {**document(3), "height": 2**70}}}, DecodeError),
+        ({"result": {"header": document(3), "commit": {"block_id": {"hash": "00" * 32}}}}, DecodeError),
     ],
 )
 async def test_a_node_that_fails_or_answers_nonsense_is_our_trouble(
@@ -139,6 +196,24 @@ async def test_a_node_that_fails_or_answers_nonsense_is_our_trouble(
     source = RpcSource(rpc)
     with pytest.raises(error):
         await source.by_height(3)
+    await source.close()
+
+
+async def test_an_answer_is_not_unpacked_before_it_is_measured(rpc: str) -> None:
+    Rpc.answers = {"header.GetByHeight": gzip.compress(bytes(4 * SHREX_HEADER_BYTES))}
+    Rpc.encoding = "gzip"
+    source = RpcSource(rpc)
+    with pytest.raises(DecodeError, match="not answer in JSON"):
+        await source.by_height(3)
+    await source.close()
+
+
+async def test_a_password_in_the_address_is_told_to_nobody(rpc: str) -> None:
+    Rpc.answers = {"header.LocalHead": {"status": 500}}
+    source = RpcSource(rpc.replace("//", "//user:secret@") + "/path?token=secret")
+    with pytest.raises(UnavailableError) as refused:
+        await source.head()
+    assert str(refused.value) == f"the header source answers 500 [{rpc}]"
     await source.close()
 
 
@@ -161,7 +236,7 @@ async def test_a_source_is_found_by_the_scheme_of_its_address(tmp_path: Path) ->
     remote = open_source("https://127.0.0.1:1/", "", tmp_path)
     assert isinstance(remote, RpcSource)
     await remote.close()
-    for address in ("", "headers.jsonl", "ftp://x"):
+    for address in ("", "headers.jsonl", "ftp://x", "http://", "http:x", "http://[::1", "https://127.0.0.1:65536/"):
         with pytest.raises(SettingsError):
             open_source(address, "", tmp_path)
 

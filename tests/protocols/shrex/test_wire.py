@@ -146,6 +146,83 @@ def test_the_hash_is_the_one_that_cometbft_computes() -> None:
     assert golden().hash.hex() == "f740121f553b5418c3efbd343c2dbfe9e007bb67b0d020a0741374bab65242a4"
 
 
+NOTHING = hashlib.sha256().hexdigest()  # what CometBFT writes where there is nothing
+FIRST = {
+    "version": {"block": "11", "app": "1"},
+    "chain_id": "dockerchain",
+    "height": "1",
+    "time": "2022-07-21T22:06:01.373424724Z",
+    "last_block_id": {"hash": "", "parts": {"total": 0, "hash": ""}},
+    "last_commit_hash": NOTHING,
+    "data_hash": NOTHING,
+    "validators_hash": "9D1A9A1EC41D301004C5766EF94FD941B5ADBE90205C1586DFEA76BC9DF4FE77",
+    "next_validators_hash": "9D1A9A1EC41D301004C5766EF94FD941B5ADBE90205C1586DFEA76BC9DF4FE77",
+    "consensus_hash": "048091BC7DDC283F77BFBF91D73C44DA58C3DF8A9CBC867405D8B7F3DAADA22F",
+    "app_hash": "",
+    "last_results_hash": NOTHING,
+    "evidence_hash": NOTHING,
+    "proposer_address": "CCD08E1A253A3A53929EA9FB71C3C9018E9D2678",
+}
+"""The first block of a development chain, as a CometBFT node answered it."""
+FIRST_HASH = "f4fa302b25af6113b997eb3870189a29177a593184f0ae0ac08db4d1be1be568"
+
+
+def test_the_first_block_of_a_chain_has_the_hash_its_node_gave_it_whichever_way_nothing_is_written() -> None:
+    assert headers.from_document(FIRST).hash.hex() == FIRST_HASH
+    for missing in ("last_block_id", "app_hash"):
+        absent = {name: value for name, value in FIRST.items() if name != missing}
+        assert headers.from_document(absent).hash.hex() == FIRST_HASH
+        assert headers.from_document({**FIRST, missing: None}).hash.hex() == FIRST_HASH
+    again = headers.decode(headers.encode(headers.from_document(FIRST)))
+    assert (again.hash.hex(), again.last_block_hash, again.app_hash) == (FIRST_HASH, b"", b"")
+
+
+def test_a_block_of_an_app_of_version_0_has_the_hash_the_network_agreed_on() -> None:
+    """Block 5,901,208 of the Cosmos Hub, whose nodes leave a version of 0 out."""
+    block = {
+        "version": {"block": "11"},
+        "chain_id": "cosmoshub-4",
+        "height": "5901208",
+        "time": "2021-04-18T01:22:14.006419503Z",
+        "last_block_id": {
+            "hash": "008884190C21C603E758FD8271946C3DD5E8A2A9F74F20ED00F4FA2376425C37",
+            "parts": {"total": 1, "hash": "7B3DAFB0A30F043CCF9D4D74A6EEDAAB5CC52A2E7E4BF8113E8EA2A1FED59F68"},
+        },
+        "last_commit_hash": "BCFF383EC45F0454A17B2A4F08DF71C8A630A567B9C69170E647E53E3E8E4957",
+        "data_hash": NOTHING,
+        "validators_hash": "B2BFC39012E931F7980FBCDFE52D4461EA2D6387180F44120B0B0D129919F5C8",
+        "next_validators_hash": "B2BFC39012E931F7980FBCDFE52D4461EA2D6387180F44120B0B0D129919F5C8",
+        "consensus_hash": "0F2908883A105C793B74495EB7D6DF2EEA479ED7FC9349206A65CB0F9987A0B8",
+        "app_hash": "44CCA5932610E4790081F4C39AFD72999ED5BBFBE5E24AA9D35422F369A85C7F",
+        "last_results_hash": "3F51C34758AEB30A69294CD60758BB6F93FB5663DEA74B3A4B0D484184234941",
+        "evidence_hash": NOTHING,
+        "proposer_address": "A6935D877B9776C45B96EEAE526959A3B9A5AB1A",
+    }
+    found = "2c419625e506d928d55d1818fc8f16ccaebd87f5ea66d40f511ef5e70beb6471"
+    for version in (
+        {"block": "11"},
+        {"block": 11, "app": "0"},
+        {"block": "11", "app": ""},
+        {"block": "11", "app": None},
+    ):
+        assert headers.from_document({**block, "version": version}).hash.hex() == found
+
+
+def test_the_beginning_of_1970_is_an_empty_field_and_other_spellings_of_a_time_are_one_header() -> None:
+    header = msgspec.structs.replace(golden(), time="1970-01-01T00:00:00Z", app_version=0, chain_id="", app_hash=b"")
+    hashes = [getattr(header, name) for name in headers.HASHES]
+    leaves = [b"\x08\x01", b"", b"\x08\x03", b"", b"\x0a\x20" + bytes(32) + b"\x12\x24\x08\x06\x12\x20" + bytes(32)]
+    leaves += [b"\x0a" + bytes((len(each),)) + each if each else b"" for each in hashes]
+    assert (header.hash, header.microseconds) == (merkle_root(leaves), 0)
+    document = msgspec.json.decode(headers.encode(golden()))
+    for written in ("2019-10-13T16:14:44Z", "2019-10-13T16:14:44.0Z", "2019-10-13T16:14:44.000000000Z"):
+        assert headers.encode(headers.from_document({**document, "time": written})) == headers.encode(golden())
+    tenth = headers.from_document({**document, "time": "2019-10-13T16:14:10.500Z"})
+    assert (tenth.time, tenth.microseconds % 1_000_000) == ("2019-10-13T16:14:10.5Z", 500_000)
+    minute = headers.from_document({**document, "time": "2019-10-13T16:14:00.0Z"})
+    assert minute.time == "2019-10-13T16:14:00Z"
+
+
 def test_every_one_of_the_fourteen_fields_is_part_of_the_hash() -> None:
     header = golden()
     hashes = {header.hash}
@@ -197,7 +274,10 @@ def test_a_header_reads_back_bare_and_as_a_node_answers_it() -> None:
         ({"time": "1969-12-31T23:59:59Z"}, "time"),
         ({"chain_id": 7}, "chain_id"),
         ({"version": []}, "version"),
-        ({"last_block_id": None}, "last_block_id"),
+        ({"time": "2019-10-13T16:14:4\u0664Z"}, "time"),
+        ({"height": "\u0663"}, "height"),
+        ({"last_block_id": []}, "last_block_id"),
+        ({"last_block_id": {"hash": "", "parts": 7}}, "last_block_id.parts"),
     ],
 )
 def test_a_header_with_a_bad_field_is_refused_by_its_name(change: dict[str, Any], about: str) -> None:
@@ -207,7 +287,7 @@ def test_a_header_with_a_bad_field_is_refused_by_its_name(change: dict[str, Any]
     assert refused.value.about == about
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"7", b'{"header": {}}', b"\xff"])
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"7", b'{"header": {}}', b"\xff", b"[" * 100_000])
 def test_what_is_no_header_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         headers.decode(data)

@@ -60,6 +60,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     optimistic: bool  # `expect_serial` is honoured
     durable: bool  # a publish that has returned survives a crash of the other side
     authenticated: bool  # `Delivery.publisher` is proven
+    topics: bool = True  # an object of one name on two topics is two objects; False where its uid alone names it
 
 
 class Delivery(msgspec.Struct, frozen=True):

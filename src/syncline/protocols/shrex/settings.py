@@ -26,7 +26,13 @@ class ShrexSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     headers_token: Annotated[str, Meta(description="bearer token of the header source; secret")] = ""
     poll_seconds: Annotated[float, Meta(gt=0, description="how often the source is asked for a new head")] = 2.0
     trusted_height: Annotated[
-        int, Meta(ge=0, description="height of the header that is trusted; 0: the first one the source gives")
+        int,
+        Meta(
+            ge=0,
+            le=2**63 - 1,
+            description="height of the header that is trusted; 0: the first one the source gives. A chain that was kept "
+            "before and does not hold the trusted header is begun anew",
+        ),
     ] = 0
     trusted_hash: Annotated[str, Meta(description="its hash, as hex; required with trusted_height")] = ""
     profile: Annotated[

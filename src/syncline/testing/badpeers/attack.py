@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -49,6 +51,16 @@ class Attack:
             self.cut_after = self.sent
 
 
+def is_loopback(address: str) -> bool:
+    """Whether a multiaddr or a URL names this machine by number: a name could be anybody's."""
+    parts = address.split("/")
+    try:
+        host = parts[2] if address.startswith(("/ip4/", "/ip6/")) else urlsplit(address).hostname
+        return ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
 Plan = Callable[[Attack], Awaitable[None]]
 
 
@@ -65,8 +77,9 @@ class BadPeer(msgspec.Struct, frozen=True):
 
 async def run(peer: BadPeer, target: Target, seconds: float) -> Attack:
     """Let one bad peer do its worst for so long."""
-    if "127.0.0.1" not in f"{target.libp2p}{target.relay}{target.ndn}{target.api}":
-        raise UsageError("bad peers attack this machine only", hint="give loopback addresses")
+    for address in filter(None, (target.libp2p, target.relay, target.ndn, target.api)):
+        if not is_loopback(address):
+            raise UsageError("bad peers attack this machine only", hint="give loopback addresses", about=address)
     attack = Attack(target)
     with anyio.move_on_after(seconds + 5):
         async with anyio.create_task_group() as tasks:

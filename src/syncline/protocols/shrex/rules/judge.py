@@ -13,7 +13,7 @@ from syncline.core.errors import DecodeError
 from syncline.core.keys import peer_id
 from syncline.core.ports import StateReader
 from syncline.core.record import Arrival, Incoming
-from syncline.core.verdict import ACCEPT, Reason, Verdict, reject
+from syncline.core.verdict import ACCEPT, Verdict
 from syncline.formats import pubsub
 from syncline.protocols.shrex.rules.headers import Kept, Trusted, link
 from syncline.protocols.shrex.rules.notifications import Known, judge_message, verify
@@ -25,9 +25,10 @@ PROTOCOL: Final = "shrex"
 HEADERS_TOPIC: Final = "headers"  # of records that are headers from our source
 RESULTS_TOPIC: Final = "results"  # of records that are results of requests
 HEADERS_SPACE: Final = "shrex.headers"  # height → Kept
-CHAIN_SPACE: Final = "shrex.chain"  # RANGE → first and highest height kept
+CHAIN_SPACE: Final = "shrex.chain"  # RANGE → first and highest height kept, ANCHOR → height and hash of the trusted one
 PUBLISHED_SPACE: Final = "shrex.published"  # height → data hash
 RANGE: Final = b"range"
+ANCHOR: Final = b"anchor"
 
 
 def height_key(height: int) -> bytes:
@@ -79,12 +80,9 @@ class ShrexJudge:
         return arrival.judged(verdict)
 
     def _verify(self, notification: Notification) -> Verdict:
-        if notification.data_hash in self._refused_roots:
-            return reject(Reason.UNAUTHORISED, "a root that this node refuses")
         kept = kept_header(self._state, notification.height)
-        if kept is not None:
-            return verify(notification, Known(kept.data_hash, 1, notification.height))
-        return verify(notification, Known(None, *range_of(self._state)))
+        known = Known(None, *range_of(self._state)) if kept is None else Known(kept.data_hash, 1, notification.height)
+        return verify(notification, known, self._refused_roots)
 
     def _header(self, incoming: Incoming) -> Arrival:
         try:

@@ -73,11 +73,13 @@ def judge_fields(notification: Notification) -> Verdict:
     return ACCEPT
 
 
-def verify(notification: Notification, known: Known) -> Verdict:
-    """Whether the notification is about a block of our chain.
+def verify(notification: Notification, known: Known, refused_roots: frozenset[bytes] = frozenset()) -> Verdict:
+    """Whether the notification is about a block of our chain, and not of those whose roots the operator refuses.
 
     # ShrEx/Sub: height MUST correspond to a verified header of the subjective chain, whose data root MUST match
     """
+    if notification.data_hash in refused_roots:
+        return reject(Reason.UNAUTHORISED, "a root that this node refuses")
     if known.data_hash is not None:
         if notification.data_hash == known.data_hash:
             return ACCEPT

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
 import structlog
 
 from syncline.core.errors import DecodeError, UnavailableError, UnreachableError
-from syncline.core.limits import SHREX_HEADERS, SHREX_HEADERS_PER_ROUND, SHREX_POOLS
+from syncline.core.limits import SHREX_HEADERS, SHREX_HEADERS_PER_ROUND, SHREX_POOLS, SHREX_SOURCE_SECONDS
 from syncline.core.ports import Ground, StateChange
 from syncline.core.record import Incoming
 from syncline.core.retry import Backoff
 from syncline.protocols.shrex.rules.headers import Kept, Trusted, link
 from syncline.protocols.shrex.rules.judge import (
+    ANCHOR,
     CHAIN_SPACE,
     HEADERS_SPACE,
     HEADERS_TOPIC,
@@ -31,10 +32,15 @@ from syncline.protocols.shrex.rules.judge import (
     range_of,
 )
 from syncline.protocols.shrex.service.sources import HeaderSource
-from syncline.protocols.shrex.wire.header import Header, encode
+from syncline.protocols.shrex.wire.header import HEIGHT_MAX, Header, encode
 
 log = structlog.get_logger()
 RETRY: Final = Backoff(first=1.0, longest=60.0)
+FORKED: Final = (
+    "it follows another chain than we do; to follow it there, set shrex.trusted_height and shrex.trusted_hash"
+)
+FAILURES: Final = (UnavailableError, UnreachableError, DecodeError)
+T = TypeVar("T")
 
 
 class Follower:
@@ -58,14 +64,31 @@ class Follower:
 
     @property
     def synced(self) -> bool:
-        """Whether we have every header the source has, and it answered when last asked."""
-        return self.source_answers and self.head > 0 and self.head >= self.source_head
+        """Whether our head is the source's, and it answered when last asked. One that fell back is not at the tip."""
+        return self.source_answers and 0 < self.head == self.source_head
 
     async def restore(self) -> None:
-        """Tell of the headers kept in an earlier life."""
+        """Tell of the headers kept in an earlier life, if they belong to what is trusted in this one."""
+        if self._trusted is not None and self.head:
+            await self._trust(self._trusted)
         scan = partial(self._ground.state.scan_state, HEADERS_SPACE, limit=SHREX_HEADERS)
         for key, value in await anyio.to_thread.run_sync(scan):
             await self._on_header(int.from_bytes(key, "big"), Kept.from_bytes(value).data_hash)
+
+    async def _trust(self, trusted: Trusted) -> None:
+        """Go on with the chain that is kept if the trusted header is part of it; otherwise begin anew."""
+        kept = kept_header(self._ground.state, trusted.height)
+        anchored = self._ground.state.get_state(CHAIN_SPACE, ANCHOR) == _anchor(trusted.height, trusted.hash)
+        if anchored if kept is None else kept.hash == trusted.hash:
+            if not anchored:  # known while that header is kept, and to be known after
+                await self._ground.sink.receive([], [_anchored(trusted.height, trusted.hash)])
+            return
+        log.warning("chain_begun_anew", trusted=trusted.height, first=self.first, head=self.head)
+        keys = [height_key(height) for height in range(self.first, self.head + 1)]
+        changes = [StateChange(space=HEADERS_SPACE, key=key, value=None) for key in keys]
+        changes += [StateChange(space=CHAIN_SPACE, key=key, value=None) for key in (RANGE, ANCHOR)]
+        await self._ground.sink.receive([], changes)  # heights that were announced stay marked
+        self.first = self.head = 0
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -76,24 +99,26 @@ class Follower:
                 self.source_answers = True
                 pauses = RETRY.spans()
                 await anyio.sleep(0 if more else self._poll_seconds)
-            except (UnavailableError, UnreachableError, DecodeError) as error:
+            except FAILURES as error:
                 self.source_answers = False
                 self.failures += 1
-                log.warning("header_source_failed", error=str(error))
+                log.warning("header_source_failed", error=str(error), hint=error.hint)
                 await anyio.sleep(next(pauses))
 
     async def catch_up(self) -> bool:
         """Fetch what is new, up to a bound; whether there is more."""
-        self.source_head = await self._source.head()
+        self.source_head = _height(await _answer(self._source.head()))
         height = self.head + 1 if self.head else self._start(self.source_head)
         last = min(self.source_head, height + SHREX_HEADERS_PER_ROUND - 1)
         while 0 < height <= last:
-            header = await self._source.by_height(height)
+            header = await _answer(self._source.by_height(height))
             if header is None:
                 raise UnavailableError(f"the header source has no header of height {height}")
+            if not isinstance(header, Header) or header.height != height:
+                raise DecodeError(f"asked for the header of height {height}, got {str(header)[:200]}")
             await self._keep(header)
             height += 1
-        return self.head < self.source_head
+        return 0 < height <= self.source_head
 
     def _start(self, source_head: int) -> int:
         """Where the chain begins: at the trusted header, or with what the pools need."""
@@ -107,7 +132,9 @@ class Follower:
         await self._ground.sink.receive([self._record(header)], self._changes(header) if verdict.accepted else ())
         if not verdict.accepted:
             self.refused += 1
-            raise UnavailableError(f"the source's header of height {header.height} is refused: {verdict.detail}")
+            raise UnavailableError(
+                f"the source's header of height {header.height} is refused: {verdict.detail}", hint=FORKED
+            )
         self.first, self.head = self._range(header.height)
         await self._on_header(header.height, header.data_hash)
 
@@ -131,7 +158,38 @@ class Follower:
             StateChange(space=HEADERS_SPACE, key=height_key(head), value=kept),
             StateChange(space=CHAIN_SPACE, key=RANGE, value=first.to_bytes(8, "big") + head.to_bytes(8, "big")),
         ]
+        if not self.head:
+            changes.append(_anchored(header.height, header.hash))
         for height in range(self.first or first, first):
             changes.append(StateChange(space=HEADERS_SPACE, key=height_key(height), value=None))
             changes.append(StateChange(space=PUBLISHED_SPACE, key=height_key(height), value=None))
         return changes
+
+
+async def _answer(question: Awaitable[T]) -> T:
+    """What a source says, in time. Whatever else it does is a failure of the source, never one of the node."""
+    try:
+        with anyio.fail_after(SHREX_SOURCE_SECONDS):
+            return await question
+    except FAILURES:
+        raise
+    except TimeoutError:
+        raise UnreachableError(f"the header source does not answer within {SHREX_SOURCE_SECONDS:.0f} s") from None
+    except Exception as error:  # a plug-in's own
+        log.warning("header_source_raised", exc_info=error)
+        raise UnavailableError(f"the header source raises {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def _height(found: object) -> int:
+    if not isinstance(found, int) or not 0 <= found <= HEIGHT_MAX:
+        raise DecodeError(f"the header source gives {str(found)[:200]!r} for its height")
+    return found
+
+
+def _anchor(height: int, hash_: bytes) -> bytes:
+    return height_key(height) + hash_
+
+
+def _anchored(height: int, hash_: bytes) -> StateChange:
+    """From now on the chain that is kept is known to hang on this header."""
+    return StateChange(space=CHAIN_SPACE, key=ANCHOR, value=_anchor(height, hash_))

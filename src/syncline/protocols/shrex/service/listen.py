@@ -71,6 +71,11 @@ class Listeners:
         for subscription in self._all:
             subscription.put(notification)
 
+    def close(self) -> None:
+        """End every subscription: nothing more will come."""
+        for subscription in list(self._all):
+            subscription.close()
+
     def remove(self, subscription: Subscription) -> None:
         if subscription in self._all:
             self._all.remove(subscription)

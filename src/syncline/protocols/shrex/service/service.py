@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from math import inf
 from typing import Any, Final
 
 import anyio
@@ -40,7 +40,7 @@ from syncline.protocols.shrex.service.validator import MessageValidator
 from syncline.protocols.shrex.session.peers import Offer, PeerManager
 from syncline.protocols.shrex.session.session import Action, CutPeer, Session, Settle
 from syncline.protocols.shrex.settings import ShrexSettings
-from syncline.protocols.shrex.wire.notification import HEIGHT_MAX, Notification, encode, parse_hash
+from syncline.protocols.shrex.wire.notification import HASH_BYTES, HEIGHT_MAX, Notification, encode, parse_hash
 from syncline.protocols.shrex.wire.result import Outcome, PeerResult
 from syncline.protocols.shrex.wire.result import encode as encode_result
 
@@ -66,18 +66,24 @@ class ShrexService:
         assert isinstance(settings, ShrexSettings)
         self._ground, self._settings = ground, settings
         self._source = source or open_source(settings.headers, settings.headers_token, ground.folder)
-        self.session = Session(PeerManager(settings.peer_limits), validation_seconds=settings.validation_seconds)
+        self._roots = settings.roots
+        self.session = Session(
+            PeerManager(settings.peer_limits),
+            validation_seconds=settings.validation_seconds,
+            refused_roots=self._roots,
+        )
         self.validator = MessageValidator(self.session)
         self.listeners = Listeners()
         self.follower = Follower(
             ground, self._source, settings.trusted, poll_seconds=settings.poll_seconds, on_header=self._on_header
         )
         self._host: Host | None = None
-        self._changed = Signal()  # somebody was credited, or rested enough
+        self._changed = Signal()  # somebody was credited or discovered
         self._waiters = 0
         self._results: deque[PeerResult] = deque()
         self._results_ready = Signal()
-        self._announced: Counter[str] = Counter()
+        self._connected: set[str] = set()
+        self._announced: Counter[str] = Counter()  # of connected peers
         self.counts: Counter[str] = Counter()
 
     # life
@@ -88,6 +94,7 @@ class ShrexService:
         host: Host = await self._ground.networks.libp2p()
         self._host = host
         host.watch(self._peer_changed)
+        self._connected = {info.peer for info in host.peers()}
         await self.follower.restore()
         # ShrEx/Sub: subscribers MUST maintain an active subscription to the topic
         subscribed = host.flood.subscribe(
@@ -103,13 +110,17 @@ class ShrexService:
                     await self._take(batch)
         finally:
             self._host = None
+            self.listeners.close()
             with anyio.CancelScope(shield=True):
                 await self._source.close()
 
     def _peer_changed(self, event: PeerEvent) -> None:
-        if not event.connected:
-            self.session.manager.left(event.peer)
-            self._announced.pop(event.peer, None)
+        if event.connected:
+            self._connected.add(event.peer)
+            return
+        self._connected.discard(event.peer)
+        self.session.manager.left(event.peer)
+        self._announced.pop(event.peer, None)
 
     async def _tick(self) -> None:
         while True:
@@ -170,8 +181,10 @@ class ShrexService:
         if notification is None:
             return []
         if verdict.accepted:
-            self._announced[peer] += 1
             self._tell(notification)
+            if peer not in self._connected:
+                return []  # it left while its announcement waited: crediting it would keep it in the pools for ever
+            self._announced[peer] += 1
         return self.session.settled(peer, notification, verdict)
 
     def _tell(self, notification: Notification) -> None:
@@ -241,7 +254,7 @@ class ShrexService:
         if not verdict.accepted:
             assert verdict.reason is not None
             raise RefusedError(verdict.detail, reason=verdict.reason)
-        if notification.data_hash in self._settings.roots:
+        if notification.data_hash in self._roots:
             raise RefusedError("this node refuses that root", reason=Reason.UNAUTHORISED)
         # ShrEx/Sub: only when synced, and only for the current tip
         if not self.follower.synced:
@@ -258,23 +271,39 @@ class ShrexService:
     async def peer(self, data_hash: bytes, height: int, *, timeout: float) -> tuple[str, Done]:
         """A peer to ask for a block's data, and the function to say afterwards how it went.
 
-        Waits until there is one; UnavailableError when there is none in time.
+        Waits until there is one; UnavailableError when there is none in time. What is said afterwards counts once.
         """
+        if len(data_hash) != HASH_BYTES or not 1 <= height <= HEIGHT_MAX:
+            raise UsageError(f"a block has a hash of {HASH_BYTES} bytes and a height from 1 to 2^64 - 1")
         if self._waiters >= SHREX_WAITERS:
             raise OverloadedError("too many requests wait for a peer")
         self._waiters += 1
         try:
             with anyio.move_on_after(timeout):
                 while True:
-                    offer = self.session.manager.offer(data_hash, height, self._ground.clock.monotonic())
+                    now = self._ground.clock.monotonic()
+                    offer = self.session.manager.offer(data_hash, height, now)
                     if offer is not None:
                         self.counts[f"offered_{offer.source}"] += 1
-                        return offer.peer, partial(self._done, offer)
-                    await self._changed.wait()
+                        return offer.peer, self._reporter(offer)
+                    rested = self.session.manager.next_change(data_hash, now)
+                    with anyio.move_on_after(inf if rested is None else rested - now):
+                        await self._changed.wait()
         finally:
             self._waiters -= 1
         self.counts["waited_in_vain"] += 1
         raise UnavailableError("no peer in time", about=data_hash.hex())
+
+    def _reporter(self, offer: Offer) -> Done:
+        said = False
+
+        def done(result: Outcome) -> None:
+            nonlocal said
+            if not said:
+                said = True
+                self._done(offer, result)
+
+        return done
 
     def _done(self, offer: Offer, result: Outcome) -> None:
         self.counts[f"result_{result}"] += 1

@@ -6,10 +6,12 @@ gives is not believed, only checked (rules/headers.py). Built in: JSON lines in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import entry_points
+from os import SEEK_END
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -23,7 +25,9 @@ from syncline.protocols.shrex.wire import header as headers
 from syncline.protocols.shrex.wire.header import Header
 
 GROUP: Final = "syncline.shrex.headers"
-RPC_SECONDS: Final = 10.0
+RPC_SECONDS: Final = 10.0  # without a byte; how long an answer may take in all is the follower's
+RPC_HINT: Final = "for example http://127.0.0.1:26658"
+FILE_BLOCK: Final = 65_536  # read from a file's end at first
 
 
 class HeaderSource(Protocol):
@@ -86,50 +90,107 @@ class MemorySource:
 
 
 class FileSource:
-    """One header a line, oldest first. What is appended is found at the next look; a last line without its end waits."""
+    """One header a line, oldest first; what is appended is found at the next look, a last line without its end waits.
+
+    Nothing of the file stays in memory, so it may be of any size, be replaced or begin anew: the head is its last line, and
+    a height is looked for by halving, unless it is the line after the one asked for before.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._position = 0
-        self._headers: dict[int, Header] = {}
+        self._next = 0  # where the line after the one asked for last begins
 
     async def head(self) -> int:
-        await anyio.to_thread.run_sync(self._read)
-        return max(self._headers, default=0)
+        return await anyio.to_thread.run_sync(self._head)
 
     async def by_height(self, height: int) -> Header | None:
-        await anyio.lowlevel.checkpoint()
-        return self._headers.get(height)
+        return await anyio.to_thread.run_sync(self._find, height)
 
     async def close(self) -> None:
-        self._headers.clear()
+        pass
 
-    def _read(self) -> None:
+    def _head(self) -> int:
+        with self._opened() as file:
+            size, span = file.seek(0, SEEK_END), FILE_BLOCK
+            while True:
+                start = max(0, size - span)
+                file.seek(start)
+                lines = file.read(size - start).split(b"\n")[1 if start else 0 : -1]  # the first may be half a line
+                if last := next((line for line in reversed(lines) if line.strip()), None):
+                    return headers.decode(last).height
+                if not start:
+                    return 0
+                if span > SHREX_HEADER_BYTES:
+                    raise _too_long(start)
+                span *= 2
+
+    def _find(self, height: int) -> Header | None:
+        with self._opened() as file:
+            with suppress(DecodeError):  # another file may be there by now
+                header, after = _line(file, self._next)
+                if header is not None and header.height == height:
+                    self._next = after
+                    return header
+            low, high = 0, file.seek(0, SEEK_END)
+            while low < high:
+                middle = (low + high) // 2
+                begin = _line_begin(file, middle)
+                header, after = _line(file, begin) if begin < high else (None, 0)
+                if header is None or header.height > height:
+                    high = middle
+                elif header.height < height:
+                    low = after
+                else:
+                    self._next = after
+                    return header
+            return None
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
         try:
             with self._path.open("rb") as file:
-                file.seek(self._position)
-                while (line := file.readline(SHREX_HEADER_BYTES + 1)).endswith(b"\n"):
-                    if line.strip():
-                        self._keep(headers.decode(line))
-                    self._position = file.tell()
+                yield file
         except OSError as error:
             raise UnavailableError(
                 f"the file of headers cannot be read: {error.strerror}", about=str(self._path)
             ) from None
 
-    def _keep(self, header: Header) -> None:
-        self._headers[header.height] = header
-        if len(self._headers) > SHREX_HEADERS:
-            del self._headers[min(self._headers)]
+
+def _line(file: BinaryIO, begin: int) -> tuple[Header | None, int]:
+    """The first header from here on, and where the line after it begins; none if there is no whole line."""
+    file.seek(begin)
+    while (line := file.readline(SHREX_HEADER_BYTES + 1)).endswith(b"\n"):
+        if line.strip():
+            return headers.decode(line), file.tell()
+    if len(line) > SHREX_HEADER_BYTES:
+        raise _too_long(begin)
+    return None, begin
+
+
+def _line_begin(file: BinaryIO, place: int) -> int:
+    """Where the first line that does not begin before this place does begin."""
+    if place == 0:
+        return 0
+    file.seek(place - 1)
+    if len(file.readline(SHREX_HEADER_BYTES + 1)) > SHREX_HEADER_BYTES:
+        raise _too_long(place)
+    return file.tell()
+
+
+def _too_long(place: int) -> DecodeError:
+    problem = f"a line of more than {SHREX_HEADER_BYTES} bytes"
+    return DecodeError(problem, reason=Reason.OVERSIZE, about=f"byte {place} of the file of headers")
 
 
 class RpcSource:
     """A node's JSON-RPC over HTTP, with the methods `header.LocalHead` and `header.GetByHeight`."""
 
     def __init__(self, url: str, token: str = "", client: httpx.AsyncClient | None = None) -> None:
+        self._url, self._where = url, _place(url)
         bearer = {"authorization": f"Bearer {token}"} if token else {}
         self._client = client or httpx.AsyncClient(timeout=RPC_SECONDS, follow_redirects=False)
-        self._url, self._headers = url, {"content-type": "application/json", **bearer}
+        # Not compressed: a small answer must not become a large one before it is measured.
+        self._headers = {"content-type": "application/json", "accept-encoding": "identity", **bearer}
         self._number = 0
 
     async def head(self) -> int:
@@ -162,21 +223,32 @@ class RpcSource:
         try:
             async with self._client.stream("POST", self._url, content=body, headers=self._headers) as response:
                 if response.status_code != 200:
-                    raise UnavailableError(f"the header source answers {response.status_code}", about=self._url)
+                    raise UnavailableError(f"the header source answers {response.status_code}", about=self._where)
                 return msgspec.json.decode(await _limited(response))
         except httpx.HTTPError as error:
             raise UnreachableError(
-                f"the header source does not answer: {type(error).__name__}", about=self._url
+                f"the header source does not answer: {type(error).__name__}", about=self._where
             ) from None
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise DecodeError("the header source does not answer in JSON", about=self._url) from None
+        except headers.NOT_JSON:
+            raise DecodeError("the header source does not answer in JSON", about=self._where) from None
+
+
+def _place(url: str) -> str:
+    """Scheme, host and port of an address: what of it may be told, as the rest can hold a password."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise SettingsError(f"the address of the header source cannot be read: {error}") from None
+    if not parsed.host or not 0 < (parsed.port or 1) < 65_536:
+        raise SettingsError("the address of a header source needs a host, and a port below 65536", hint=RPC_HINT)
+    return f"{parsed.scheme}://{parsed.host}" + (f":{parsed.port}" if parsed.port else "")
 
 
 async def _limited(response: httpx.Response) -> bytes:
     """The body, as long as it is not larger than an answer can be."""
     body = bytearray()
     with anyio.CancelScope() as reading:
-        async for part in response.aiter_bytes():
+        async for part in response.aiter_raw():
             body += part
             if len(body) > SHREX_HEADER_BYTES:
                 reading.cancel()  # leaving the loop instead would leave the client's generators half-run

@@ -62,7 +62,6 @@ class PeerManager:
         self._pools: dict[bytes, _HashPool] = {}
         self._bad_hashes: OrderedDict[bytes, None] = OrderedDict()
         self._bad_peers: OrderedDict[str, None] = OrderedDict()
-        self._first = 0  # of the first header seen: what is older can be neither confirmed nor held against anybody
         self._newest = 0
         self._next_gc = 0.0
 
@@ -70,10 +69,15 @@ class PeerManager:
 
     def header(self, height: int, data_hash: bytes, now: float) -> None:
         """A header was verified: its pool exists from now on, old ones go."""
-        self._first = self._first or height
         self._newest = max(self._newest, height)
-        if height >= self.store_from and data_hash not in self._pools:
-            self._pools[data_hash] = _HashPool(height)
+        if height >= self.store_from:
+            self._pool(data_hash, height)
+        if len(self._pools) > 2 * (self.limits.window + AHEAD_POOLS):  # many headers at once, as after a restart
+            self.collect(now)
+        self.tick(now)
+
+    def tick(self, now: float) -> None:
+        """Clean up if it is time, also while no headers come."""
         if now >= self._next_gc:
             self.collect(now)
 
@@ -81,11 +85,14 @@ class PeerManager:
         """The peer brought a notification that was verified."""
         if height < self.store_from or self.is_blacklisted(peer):
             return  # a late announcer must not bring back a pool that is gone
-        pool = self._pools.get(data_hash)
-        if pool is None:
-            pool = self._pools[data_hash] = _HashPool(height)
-        pool.peers.add(peer)
+        self._pool(data_hash, height).peers.add(peer)
         self.nodes.add(peer)
+
+    def _pool(self, data_hash: bytes, height: int) -> _HashPool:
+        """The pool of a hash. Blocks with the same data share one, which lives as long as the newest of them."""
+        pool = self._pools.setdefault(data_hash, _HashPool(height))
+        pool.height = max(pool.height, height)
+        return pool
 
     def mismatch(self, peer: str, data_hash: bytes) -> bool:
         """The peer announced a hash that is not on our chain; whether it is blacklisted for that."""
@@ -120,7 +127,7 @@ class PeerManager:
         pool = self._pools.get(data_hash)
         near = self.store_from <= height and (not self._newest or height <= self._newest + AHEAD_POOLS)
         if pool is None and near and len(self._pools) < self.limits.window + AHEAD_POOLS:
-            pool = self._pools[data_hash] = _HashPool(height)
+            pool = self._pool(data_hash, height)
         return pool
 
     def next_change(self, data_hash: bytes, now: float) -> float | None:
@@ -166,10 +173,6 @@ class PeerManager:
     def store_from(self) -> int:
         """The lowest height whose pool is kept."""
         return max(0, self._newest - self.limits.window)
-
-    @property
-    def first_height(self) -> int:
-        return self._first
 
     def is_blacklisted(self, peer: str) -> bool:
         return peer in self._bad_peers

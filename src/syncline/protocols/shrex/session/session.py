@@ -7,7 +7,7 @@ decision. Nothing is decided twice, and everything held is bounded: by peer, in 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,7 +23,9 @@ from syncline.protocols.shrex.rules.notifications import Known, judge_fields, ve
 from syncline.protocols.shrex.session.peers import PeerManager
 from syncline.protocols.shrex.wire.notification import Notification
 
-DELIVERED_KEPT = 4_096  # pairs of height and hash that listeners were told of
+# Blocks that listeners were told of. While a header is kept, at most so many others can be told of: those with a header
+# kept before it and those after; so none of them is told of twice.
+DELIVERED_KEPT: Final = 2 * SHREX_HEADERS
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -52,8 +54,15 @@ class _Held(msgspec.Struct):
 class Session:
     """One node's side of ShrEx/Sub."""
 
-    def __init__(self, manager: PeerManager, *, validation_seconds: float = SHREX_VALIDATION_SECONDS) -> None:
+    def __init__(
+        self,
+        manager: PeerManager,
+        *,
+        validation_seconds: float = SHREX_VALIDATION_SECONDS,
+        refused_roots: frozenset[bytes] = frozenset(),
+    ) -> None:
         self.manager = manager
+        self._refused_roots = refused_roots
         self._validation_seconds = validation_seconds
         self._headers: OrderedDict[int, bytes] = OrderedDict()  # verified: height → data hash
         self._first = self._head = 0
@@ -94,6 +103,7 @@ class Session:
 
     def tick(self, now: float) -> list[Action]:
         """Decide what has waited long enough."""
+        self.manager.tick(now)
         actions: list[Action] = []
         while self._held and next(iter(self._held.values())).deadline <= now:
             number = next(iter(self._held))
@@ -129,7 +139,7 @@ class Session:
 
     def verdict(self, notification: Notification) -> Verdict:
         """What is to be said of a sane notification with what is known now."""
-        return verify(notification, self.known(notification.height))
+        return verify(notification, self.known(notification.height), self._refused_roots)
 
     def _may_hold(self, peer: str, notification: Notification) -> bool:
         near = not self._head or notification.height <= self._head + SHREX_AHEAD

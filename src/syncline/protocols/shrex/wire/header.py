@@ -19,8 +19,10 @@ from syncline.core.verdict import Reason
 from syncline.formats.protobuf import bytes_field, varint_field
 
 HEIGHT_MAX: Final = 2**63 - 1
-_TIME: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z")
-_HASHES: Final = (
+NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_TIME: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z", re.ASCII)
+_NUMBER: Final = re.compile(r"\d{1,20}", re.ASCII)
+HASHES: Final = (
     "last_commit_hash",
     "data_hash",
     "validators_hash",
@@ -40,8 +42,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     app_version: int
     chain_id: str
     height: int
-    time: str  # RFC 3339 in UTC, with up to nine digits of a second
-    last_block_hash: bytes  # the hash of the header before this one
+    time: str  # RFC 3339 in UTC, with up to nine digits of a second, never a zero at their end
+    last_block_hash: bytes  # the hash of the header before this one; empty in the first block
     last_parts_total: int
     last_parts_hash: bytes
     last_commit_hash: bytes
@@ -68,7 +70,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
                 _number(1, self.height),
                 time,
                 last_block,
-                *(_bytes(1, getattr(self, name)) for name in _HASHES),
+                *(_bytes(1, getattr(self, name)) for name in HASHES),
             ]
         )
 
@@ -85,7 +87,7 @@ def decode(data: bytes) -> Header:
         raise DecodeError(f"a header of {len(data)} bytes", reason=Reason.OVERSIZE)
     try:
         document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise DecodeError(f"not JSON: {error}") from None
     return from_document(document)
 
@@ -119,7 +121,7 @@ def encode(header: Header) -> bytes:
             "hash": header.last_block_hash.hex().upper(),
             "parts": {"total": header.last_parts_total, "hash": header.last_parts_hash.hex().upper()},
         },
-        **{name: getattr(header, name).hex().upper() for name in _HASHES},
+        **{name: getattr(header, name).hex().upper() for name in HASHES},
     }
     return msgspec.json.encode(document)
 
@@ -136,20 +138,18 @@ def merkle_root(leaves: list[bytes]) -> bytes:
 
 def _header(document: dict[str, Any]) -> Header:
     version = _object(document, "version")
-    last = _object(document, "last_block_id")
-    parts = _object(last, "parts", "last_block_id.") if "parts" in last else _object(last, "part_set_header")
-    time = _text(document, "time")
-    _moment(time)
+    last = _object_or_none(document, "last_block_id")  # the first block has none
+    parts = _object_or_none(last, "part_set_header" if "part_set_header" in last else "parts", "last_block_id.")
     header = Header(
         block_version=_integer(version, "block", 2**64 - 1, "version."),
         app_version=_integer(version, "app", 2**64 - 1, "version.") if version.get("app") not in (None, "") else 0,
         chain_id=_text(document, "chain_id"),
         height=_integer(document, "height", HEIGHT_MAX),
-        time=time,
+        time=_canonical(_text(document, "time")),
         last_block_hash=_hex(last, "hash", "last_block_id."),
         last_parts_total=_integer(parts, "total", 2**32 - 1, "last_block_id.parts."),
         last_parts_hash=_hex(parts, "hash", "last_block_id.parts."),
-        **{name: _hex(document, name) for name in _HASHES},
+        **{name: _hex(document, name) for name in HASHES},
     )
     if header.height < 1 or len(header.data_hash) != 32 or not header.validators_hash:
         raise DecodeError("a header needs a height, a data hash and a validators' hash", reason=Reason.INVALID_FIELD)
@@ -163,6 +163,11 @@ def _object(document: dict[str, Any], name: str, within: str = "") -> dict[str, 
     return value
 
 
+def _object_or_none(document: dict[str, Any], name: str, within: str = "") -> dict[str, Any]:
+    """An object whose absence means that every field of it is zero."""
+    return {} if document.get(name) is None else _object(document, name, within)
+
+
 def _text(document: dict[str, Any], name: str) -> str:
     value = document.get(name)
     if not isinstance(value, str) or len(value) > 256:
@@ -173,7 +178,7 @@ def _text(document: dict[str, Any], name: str) -> str:
 def _integer(document: dict[str, Any], name: str, most: int, within: str = "") -> int:
     """A number, which Go writes as text when it has 64 bits."""
     value = document.get(name, 0)
-    if isinstance(value, str) and re.fullmatch(r"\d{1,20}", value):
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise DecodeError("a number belongs here", about=within + name)
@@ -197,8 +202,14 @@ def _moment(text: str) -> tuple[int, int]:
     except ValueError:
         raise DecodeError("there is no such time", about="time") from None
     if moment.year < 1970:
-        raise DecodeError("before 1970", about="time")
+        raise DecodeError("before 1970", about="time")  # no chain is older, and records count from there
     return int(moment.timestamp()), int((match[7] or "").ljust(9, "0"))
+
+
+def _canonical(text: str) -> str:
+    """The one spelling of a time that Go writes, so that a header is the same bytes whoever gives it."""
+    _moment(text)
+    return text.rstrip("Z0").rstrip(".") + "Z" if "." in text else text
 
 
 def _number(number: int, value: int) -> bytes:

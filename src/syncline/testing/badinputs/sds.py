@@ -17,7 +17,7 @@ from syncline.protocols.sds.catalogue import standard
 from syncline.protocols.sds.rules import Context, held, judge, kept, signed_publish
 from syncline.protocols.sds.session.greeting import greeting
 from syncline.protocols.sds.wire import Publish, Query, Sync, encode, signed_bytes
-from tests.campaigns.bad.case import Bad
+from syncline.testing.badinputs.case import Bad
 
 R = Reason
 NOW = 1_772_323_200_000_000
@@ -39,7 +39,7 @@ def arrival(raw: bytes, topic: str = TOPIC) -> Arrival:
 
 
 def _bad(name: str, raw: bytes, reason: Reason, topic: str = TOPIC, outcome: Outcome = Outcome.REJECT) -> Bad:
-    return Bad(protocol="sds", name=name, reason=reason, outcome=outcome, judged=lambda: arrival(raw, topic))
+    return Bad(protocol="sds", name=name, reason=reason, outcome=outcome, judged=lambda: arrival(raw, topic), raw=raw)
 
 
 def cases() -> Iterator[Bad]:

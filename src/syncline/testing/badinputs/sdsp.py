@@ -15,7 +15,7 @@ from syncline.protocols.sdsp.deltas import Deltas, vcdiff
 from syncline.protocols.sdsp.deltas.base import Budget
 from syncline.protocols.sdsp.rules import Known, judge
 from syncline.protocols.sdsp.wire import ObjectKind, decode, encode, object_from_bytes
-from tests.campaigns.bad.case import Bad
+from syncline.testing.badinputs.case import Bad
 
 R = Reason
 NOW = 1_772_323_200_000_000
@@ -32,7 +32,8 @@ def arrival(raw: bytes, known: Known | None = None) -> Arrival:
 
 def _bad(name: str, raw: bytes | str | dict[str, Any], reason: Reason, known: Known | None = None) -> Bad:
     data = raw if isinstance(raw, bytes) else raw.encode() if isinstance(raw, str) else json.dumps(raw).encode()
-    return Bad(protocol="sdsp", name=name, reason=reason, judged=lambda: arrival(data, known))
+    alone = data if known is None else None
+    return Bad(protocol="sdsp", name=name, reason=reason, judged=lambda: arrival(data, known), raw=alone)
 
 
 def cases() -> Iterator[Bad]:
@@ -139,6 +140,10 @@ def _contexts() -> Iterator[Bad]:
     yield _bad("the last serial there is", {**FULL, "serial": 2**63 - 1}, R.SERIAL_JUMP, Known(newest=5))
 
 
+def _bytes(delta: Any) -> bytes:
+    return delta if isinstance(delta, bytes) else json.dumps(delta).encode()
+
+
 def _delta(name: str, alg: str, old: Any, delta: Any, reason: Reason) -> Bad:
     def judged() -> Arrival:
         frame = arrival(encode(decode(json.dumps(DELTA).encode())))
@@ -148,7 +153,7 @@ def _delta(name: str, alg: str, old: Any, delta: Any, reason: Reason) -> Bad:
             return frame.judged(error.verdict)
         return frame
 
-    return Bad(protocol="sdsp", name=f"{alg}: {name}", reason=reason, judged=judged)
+    return Bad(protocol="sdsp", name=f"{alg}: {name}", reason=reason, judged=judged, raw=_bytes(delta))
 
 
 def _deltas() -> Iterator[Bad]:
@@ -224,7 +229,7 @@ def _objects() -> Iterator[Bad]:
                 return frame.judged(error.verdict)
             return frame
 
-        return Bad(protocol="sdsp", name=f"stored object: {name}", reason=reason, judged=judged)
+        return Bad(protocol="sdsp", name=f"stored object: {name}", reason=reason, judged=judged, raw=data)
 
     yield stored("json that is not", b"{", ObjectKind.JSON, R.INVALID_PAYLOAD)
     yield stored("text that is not UTF-8", b"\xff", ObjectKind.TEXT, R.INVALID_PAYLOAD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 
 from syncline.core import limits
 from syncline.core.record import Arrival, Incoming
@@ -17,7 +18,7 @@ from syncline.protocols.svs.rules import Keys, Trust, examine, judge_arrival, ju
 from syncline.protocols.svs.wire.mapping import MappingEntry, encode_mapping
 from syncline.protocols.svs.wire.naming import mapping_name, sync_name
 from syncline.protocols.svs.wire.vector import encode_vector
-from tests.campaigns.bad.case import Bad
+from syncline.testing.badinputs.case import Bad
 
 R = Reason
 NOW = 1_772_323_200_000_000
@@ -47,7 +48,7 @@ def arrival(raw: bytes) -> Arrival:
 
 
 def _bad(name: str, raw: bytes, reason: Reason) -> Bad:
-    return Bad(protocol="svs", name=name, reason=reason, judged=lambda: arrival(raw))
+    return Bad(protocol="svs", name=name, reason=reason, judged=lambda: arrival(raw), raw=raw)
 
 
 def cases() -> Iterator[Bad]:
@@ -251,4 +252,4 @@ def _sync() -> Iterator[Bad]:
         ("garbage behind the vector", interest(encode_vector({NODE: 3}) + b"\x01"), R.MALFORMED),
     )
     for name, raw, reason in cases:
-        yield Bad(protocol="svs", name=f"sync: {name}", reason=reason, judged=lambda raw=raw: sync_arrival(raw))  # type: ignore[misc]
+        yield Bad(protocol="svs", name=f"sync: {name}", reason=reason, raw=raw, judged=partial(sync_arrival, raw))

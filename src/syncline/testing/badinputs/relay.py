@@ -18,7 +18,7 @@ from syncline.protocols.relay.rules.messages import RelayJudge
 from syncline.protocols.relay.rules.tokens import check_token
 from syncline.protocols.relay.wire.messages import V1, V2, NetworkMessage, encode
 from syncline.protocols.relay.wire.tokens import write
-from tests.campaigns.bad.case import Bad
+from syncline.testing.badinputs.case import Bad
 
 R = Reason
 NOW = 1_772_323_200_000_000
@@ -34,7 +34,7 @@ def arrival(raw: bytes, topic: str = TOPIC) -> Arrival:
 
 
 def _bad(name: str, raw: bytes, reason: Reason, topic: str = TOPIC, outcome: Outcome = Outcome.REJECT) -> Bad:
-    return Bad(protocol="relay", name=name, reason=reason, outcome=outcome, judged=lambda: arrival(raw, topic))
+    return Bad(protocol="relay", name=name, reason=reason, outcome=outcome, judged=lambda: arrival(raw, topic), raw=raw)
 
 
 def _with(**changes: Any) -> bytes:
@@ -117,7 +117,7 @@ def _tokens() -> Iterator[Bad]:
                 return found.judged(reject(error.reason, error.message))
             return found
 
-        return Bad(protocol="relay", name=f"token: {name}", reason=reason, judged=judged)
+        return Bad(protocol="relay", name=f"token: {name}", reason=reason, judged=judged, raw=text.encode())
 
     good = token()
     assert check_token(good, audiences={AUDIENCE}, now=NOW).iss == KEY.did

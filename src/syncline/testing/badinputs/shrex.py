@@ -17,8 +17,8 @@ from syncline.protocols.shrex.rules.headers import Kept, Trusted, link
 from syncline.protocols.shrex.rules.notifications import EMPTY_ROOT, Known, judge_message, verify
 from syncline.protocols.shrex.wire import header as header_wire
 from syncline.protocols.shrex.wire.notification import TOPIC, Notification, encode
+from syncline.testing.badinputs.case import Bad
 from syncline.testing.headers import chain
-from tests.campaigns.bad.case import Bad
 
 R = Reason
 NOW = 1_772_323_200_000_000
@@ -45,7 +45,7 @@ def signed(data: bytes = PAYLOAD, *, topic: str = TOPIC, key: NodeKey = KEY, seq
 
 
 def _bad(name: str, raw: bytes, reason: Reason, outcome: Outcome = Outcome.REJECT) -> Bad:
-    return Bad(protocol="shrex", name=name, reason=reason, outcome=outcome, judged=lambda: arrival(raw))
+    return Bad(protocol="shrex", name=name, reason=reason, outcome=outcome, judged=lambda: arrival(raw), raw=raw)
 
 
 def cases() -> Iterator[Bad]:
@@ -168,7 +168,7 @@ def _headers() -> Iterator[Bad]:
     for name, data in (("nothing", b""), ("cut short", raw[: len(raw) // 2]), ("garbage", b"\xff" * 40)):
         yield Bad(
             protocol="shrex", name=f"header bytes: {name}", reason=R.MALFORMED,
-            judged=lambda data=data: kept(data, _header_verdict(data)),  # type: ignore[misc]
+            judged=lambda data=data: kept(data, _header_verdict(data)), raw=data,  # type: ignore[misc]
         )  # fmt: skip
 
 

@@ -11,10 +11,11 @@ from syncline.core.verdict import Outcome, Reason
 
 
 class Bad(msgspec.Struct, frozen=True, kw_only=True):
-    """`judged` gives the record a node would keep of it; for inputs that never become one, a made-up record."""
+    """`judged` gives the record a node of ours would keep of it; for inputs that never become one, a made-up record."""
 
     protocol: str
     name: str
     reason: Reason
     judged: Callable[[], Arrival]
     outcome: Outcome = Outcome.REJECT
+    raw: bytes | None = None  # None: no bytes are bad by themselves, it is what the node knows that makes them so
