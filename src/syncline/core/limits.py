@@ -84,7 +84,8 @@ STREAM_WINDOW: Final = 256 * KIB  # unread bytes of one stream
 STREAMS_PER_CONNECTION: Final = 64  # opened by the peer
 CONNECTION_OUTPUT: Final = 256 * KIB  # bytes waiting to be sent before writers wait
 CONNECTION_WRITE: Final = 256 * KIB  # bytes sent at once
-SLOW_PEER_SECONDS: Final = 5.0  # how long a peer may take nothing from us
+SLOW_PEER_SECONDS: Final = 5.0  # in which a peer must take what we have for it, or at least so much of it:
+SLOW_PEER_BYTES: Final = 64 * KIB
 KEEPALIVE_SECONDS: Final = 30.0
 FAULTS_FORGIVEN: Final = 16.0  # rejected messages or broken frames of one peer; half of them forgotten a minute
 BAN_SECONDS: Final = 300.0
@@ -103,8 +104,8 @@ PUBSUB_TOPIC_CHARACTERS: Final = 256
 PUBSUB_SEEN: Final = 65_536  # message ids remembered to recognise repeats
 PUBSUB_SEEN_SECONDS: Final = 120.0
 PUBSUB_CACHE_BYTES: Final = 16 * MIB  # recent messages kept to answer IWANT
-PUBSUB_CONTROL_PER_HEARTBEAT: Final = 64  # RPCs with control messages heard from one peer between two heartbeats
-PUBSUB_IDS_PER_HEARTBEAT: Final = 5_000  # message ids in IHAVE, IWANT and IDONTWANT heard from one peer, likewise
+PUBSUB_CONTROL_PER_HEARTBEAT: Final = 512  # RPCs with control heard from one peer between two heartbeats: two a topic
+PUBSUB_IDS_PER_HEARTBEAT: Final = 5_000  # message ids in IHAVE and IWANT heard from one peer, likewise
 
 # ShrEx
 SHREX_NOTIFICATION_BYTES: Final = KIB  # of a notification's protobuf

@@ -162,11 +162,20 @@ def test_a_promise_that_is_not_kept_is_held_against_the_peer_and_a_kept_one_is_n
         assert (made.score("p00", 60.0) >= 0) is keeps
 
 
+def test_a_promise_that_is_late_because_we_do_not_read_is_held_against_nobody() -> None:
+    made = router(1)
+    for second in range(0, 60, 4):
+        made.control("p00", Control(have=(Have(T, (b"%d" % second,)),)), (), float(second))
+        made.excuse("p00")
+        made.heartbeat(second + 4.0)
+    assert made.score("p00", 60.0) >= 0
+
+
 def test_control_spam_is_not_heard() -> None:
     made = router(1)
     made.accepted(None, T, b"id", b"raw", 0.0)
     for _ in range(PUBSUB_CONTROL_PER_HEARTBEAT):
-        made.control("p00", Control(), (), 0.0)
+        made.control("p00", Control(graft=("/other",)), (), 0.0)
     assert made.control("p00", Control(want=(b"id",)), (), 0.0) == []
     made.heartbeat(1.0)
     assert made.control("p00", Control(want=(b"id",)), (), 1.0) == [Send("p00", None, (b"raw",))]
@@ -180,9 +189,31 @@ def test_more_ids_than_anybody_needs_are_cut_off() -> None:
     assert send.control is not None
     assert len(send.control.want) == PUBSUB_IDS_PER_HEARTBEAT
     assert made.control("p00", Control(have=(Have(T, (b"one more",)),)), (), 0.0) == []
-    for _ in range(20):
-        made.control("p00", Control(unwanted=ids), (), 0.0)
-    assert len(made._unwanted["p00"]) <= gossip.UNWANTED_KEPT
+    assert made.spam == 0  # not yet more than heartbeats that bunch up bring
+    for _ in range(6):
+        made.control("p00", Control(have=(Have(T, ids),)), (), 0.0)
+    assert made.spam == 4
+    assert made.score("p00", 0.0) == 0.0
+    for _ in range(3):
+        made.control("p00", Control(have=(Have(T, ids),)), (), 0.0)
+    assert made.score("p00", 0.0) == -9.0
+
+
+def test_a_peer_may_say_of_every_large_message_that_it_wants_no_copy() -> None:
+    made = router(1)
+    for number in range(4_000):
+        assert made.control("p00", Control(unwanted=(b"%d" % number,)), (), 0.0) == []
+    assert (made.score("p00", 0.0), made.spam) == (0.0, 0)
+    assert list(made._unwanted["p00"]) == [b"%d" % number for number in range(4_000 - gossip.UNWANTED_KEPT, 4_000)]
+    assert made.targets_to_forward(T, b"3999", ()) == set()
+    assert made.targets_to_forward(T, b"4000", ()) == {"p00"}
+
+
+def test_ids_that_no_message_can_have_are_neither_kept_nor_asked_for() -> None:
+    made = router(1)
+    giant = bytes(gossip.ID_BYTES + 1)
+    assert made.control("p00", Control(have=(Have(T, (giant,)),), unwanted=(giant,)), (), 0.0) == []
+    assert not made._unwanted["p00"]
 
 
 def test_what_is_known_of_a_peer_goes_with_it() -> None:

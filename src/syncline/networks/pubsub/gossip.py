@@ -32,6 +32,8 @@ BACKOFF_SLACK: Final = 1.0
 BACKOFF_MOST: Final = 3_600.0  # more is not believed
 UNWANTED_SIZE: Final = 1_024  # bytes from which on others are told not to send a copy
 UNWANTED_KEPT: Final = 1_024  # ids a peer may ask not to be sent
+ID_BYTES: Final = 64  # no message that we take in has a longer id
+SPAM: Final = 4  # times what is heard; an honest peer whose heartbeats bunch up does not get so far
 PROMISE_SECONDS: Final = 3.0  # an announced message must come in this time
 OPPORTUNISTIC_EVERY: Final = 60  # heartbeats
 OPPORTUNISTIC_SCORE: Final = 1.0  # a mesh whose median is below takes in better peers
@@ -102,6 +104,9 @@ class GossipRouter(Router):
     def hears(self, peer: str, now: float) -> bool:
         return self.scores.of(peer, now) >= score.GRAYLIST
 
+    def excuse(self, peer: str) -> None:
+        self._promises.pop(peer, None)
+
     def arrived(self, peer: str, topic: str, id: bytes, size: int, now: float) -> list[Send]:
         for promiser, (promised, _) in list(self._promises.items()):
             if promised == id:
@@ -126,6 +131,9 @@ class GossipRouter(Router):
     # control messages
 
     def control(self, peer: str, control: Control, seen: Container[bytes], now: float) -> list[Send]:
+        self._note_unwanted(peer, control.unwanted)
+        if not (control.have or control.want or control.graft or control.prune):
+            return []  # IDONTWANT comes with every large message, so it is no measure of spam
         self._heard[peer] += 1
         if self._heard[peer] > PUBSUB_CONTROL_PER_HEARTBEAT:
             self.spam += 1
@@ -141,33 +149,39 @@ class GossipRouter(Router):
             given = [
                 raw for id in self._within(peer, control.want, now) if (raw := self.cache.ask(id, peer)) is not None
             ]
-        self._note_unwanted(peer, self._within(peer, control.unwanted, now))
         answer = Control(want=tuple(wanted), prune=tuple(pruned))
         return [Send(peer, answer or None, tuple(given))] if answer or given else []
 
     def _within(self, peer: str, ids: tuple[bytes, ...], now: float) -> tuple[bytes, ...]:
         """As many ids as the peer may still name before the next heartbeat."""
         left = max(0, PUBSUB_IDS_PER_HEARTBEAT - self._ids[peer])
-        if len(ids) > left:
+        self._ids[peer] += len(ids)
+        if ids and self._ids[peer] > SPAM * PUBSUB_IDS_PER_HEARTBEAT:
             self.spam += 1
             self.scores.misbehaved(peer, now)
-        self._ids[peer] += len(ids)
         return ids[:left]
 
     def _wanted(self, peer: str, have: tuple[Have, ...], seen: Container[bytes], now: float) -> list[bytes]:
         ids = [
-            id for each in have if each.topic in self.mesh for id in self._within(peer, each.ids, now) if id not in seen
+            id
+            for each in have
+            if each.topic in self.mesh
+            for id in self._within(peer, each.ids, now)
+            if len(id) <= ID_BYTES and id not in seen
         ]
         if ids and peer not in self._promises:
             self._promises[peer] = (self._random.choice(ids), now + PROMISE_SECONDS)
         return list(dict.fromkeys(ids))
 
     def _note_unwanted(self, peer: str, ids: tuple[bytes, ...]) -> None:
+        if not ids:
+            return
         kept = self._unwanted.setdefault(peer, OrderedDict())
-        for id in ids:
-            kept[id] = None
-            if len(kept) > UNWANTED_KEPT:
-                kept.popitem(last=False)
+        for id in ids[-UNWANTED_KEPT:]:
+            if len(id) <= ID_BYTES:
+                kept[id] = None
+        while len(kept) > UNWANTED_KEPT:
+            kept.popitem(last=False)
 
     def _grafted(self, peer: str, topic: str, now: float) -> Prune | None:
         """The peer wants us in its mesh; a PRUNE if we do not want it in ours. Unknown topics get no answer."""
