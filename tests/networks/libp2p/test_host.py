@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -212,9 +214,12 @@ async def test_identify_and_its_push_tell_what_is_spoken(fabric: MemoryFabric) -
         [info] = a.peers()
         assert (info.peer, info.direction, info.agent.partition("/")[0]) == (b.peer_id, "out", "syncline")
         assert "/echo/1" not in info.protocols
+        [there] = b._peers[a.peer_id].connections
+        before = set(there._channels)
         b.handle_stream("/echo/1", echo, FRAMES)
         await anyio.sleep(1)
         assert "/echo/1" in a.peers()[0].protocols
+        assert set(there._channels) == before
         assert [peer.direction for peer in b.peers()] == ["in"]
 
 
@@ -411,6 +416,30 @@ async def test_a_lying_identity_is_only_a_hint(fabric: MemoryFabric) -> None:
 
 
 # TCP, in real time
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_host_that_runs_out_of_files_takes_connections_again_when_it_has_some(backend: str) -> None:
+    async def main() -> None:
+        async with running_host(KEYS[0]) as a, running_host(KEYS[1]) as b:
+            port = int(b.addresses[0].split("/")[4])
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            with socket.socket() as stranger:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (_open_files(), hard))
+                try:
+                    stranger.connect(("127.0.0.1", port))
+                    await anyio.sleep(0.3)
+                finally:
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert await a.connect(b.addresses[0]) == b.peer_id
+
+    anyio.run(main, backend=backend)
+
+
+def _open_files() -> int:
+    """The lowest limit of open files under which those that are open stay usable and no other can be opened."""
+    with open(os.devnull) as probe:
+        return probe.fileno()
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])

@@ -255,16 +255,22 @@ class Libp2pHost:
         """Close the connections to a peer at once; being slow or spamming is held against it."""
         if why in (Cut.SLOW_READER, Cut.SPAM, Cut.MALFORMED, Cut.OVERSIZE):
             log.info("peer_cut", peer=peer, why=why)
-            self._guard.blame(peer, self._settings.limits.faults / 2, anyio.current_time())
+            now = anyio.current_time()
+            if self._guard.blame(peer, self._settings.limits.faults / 2, now):
+                self._guard.ban(peer, self._settings.limits.ban_seconds, now)
         for connection in list(self._peers[peer].connections) if peer in self._peers else ():
             connection.cut(why)
 
     def blame(self, peer: str, weight: float = 1.0) -> None:
         now = anyio.current_time()
-        if self._guard.blame(peer, weight, now) and peer in self._peers:
+        if self._guard.blame(peer, weight, now) and self._is_open(peer):
             log.info("peer_cut", peer=peer, why=Cut.MISBEHAVING)
             self._guard.ban(peer, self._settings.limits.ban_seconds, now)
             self.cut(peer, Cut.MISBEHAVING)
+
+    def _is_open(self, peer: str) -> bool:
+        """Whether there is a connection to the peer that has not been cut yet."""
+        return peer in self._peers and not all(each.over for each in self._peers[peer].connections)
 
     def watch(self, listener: Callable[[PeerEvent], None]) -> None:
         self._listeners.append(listener)
@@ -319,6 +325,9 @@ class Libp2pHost:
         except (SynclineError, TimeoutError) as error:
             self.counts["streams_failed"] += 1
             log.debug("stream_failed", peer=channel.peer, protocol=channel.protocol, error=str(error))
+        except Exception:
+            self.counts["handlers_failed"] += 1
+            log.exception("stream_handler_failed", peer=channel.peer, protocol=channel.protocol)
 
     async def _serve(self, channel: Channel) -> None:
         protocol = channel.protocol
@@ -344,11 +353,6 @@ class Libp2pHost:
         stream = FramedStream(channel, how.framing, how.timeout)
         try:
             await how.handler(stream)
-        except SynclineError:
-            raise
-        except Exception:
-            self.counts["handlers_failed"] += 1
-            log.exception("stream_handler_failed", peer=channel.peer, protocol=channel.protocol)
         finally:
             self._open[slot] -= 1
             if not self._open[slot]:
@@ -415,7 +419,7 @@ class Libp2pHost:
         with suppress(SynclineError):
             channel = await self.open_channel(peer, [identify.PUSH])
             await channel.send(IDENTIFY_FRAMING.wrap(self._identity(channel.connection)))
-            channel.end()
+            channel.close()
 
     # looking in
 

@@ -26,6 +26,7 @@ from syncline.core.limits import (
     PUBSUB_TOPIC_CHARACTERS,
     PUBSUB_TOPICS_PER_PEER,
     PUBSUB_WRITE,
+    SLOW_PEER_BYTES,
 )
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Outcome, Reason, Verdict
@@ -120,7 +121,7 @@ class Overlay:
             try:
                 channel = await self._links.open_channel(neighbour.peer, self.router.protocols)
             except RefusedError:
-                self.peer_left(neighbour.peer, Cut.CLOSED)  # it does not speak this kind of pubsub after all
+                self._refused(neighbour)
                 return
             except SynclineError:
                 await anyio.sleep(next(pauses))
@@ -128,8 +129,18 @@ class Overlay:
             await self._drain(neighbour, channel)
             await anyio.sleep(next(pauses))
 
+    def _refused(self, neighbour: Neighbour) -> None:
+        """It does not speak this kind of pubsub after all, so it is not listened to either."""
+        if neighbour.why is None:
+            self.peer_left(neighbour.peer, Cut.CLOSED)
+            if neighbour.readers:
+                self._links.blame(neighbour.peer)  # it does speak, but does not listen
+
     async def _drain(self, neighbour: Neighbour, channel: Channel) -> None:
         peer, outbox = neighbour.peer, neighbour.outbox
+        if neighbour.why is not None:  # it left while the stream was being opened
+            channel.close()
+            return
         for topic in self._subscriptions:
             outbox.announce(topic, True)
         self.router.add_peer(peer, channel.protocol, outbound=self._links.dialled(peer))
@@ -141,8 +152,10 @@ class Overlay:
                 if not outbox:
                     await outbox.ready.wait()
                     continue
-                neighbour.sending_since = anyio.current_time()
-                await channel.send(outbox.take(PUBSUB_WRITE))
+                data = outbox.take(PUBSUB_WRITE)
+                for start in range(0, len(data), SLOW_PEER_BYTES):  # a large message may take longer than a small one
+                    neighbour.sending_since = anyio.current_time()
+                    await channel.send(data[start : start + SLOW_PEER_BYTES])
                 neighbour.sending_since = None
                 outbox.left()
         except SynclineError:
@@ -278,7 +291,7 @@ class Overlay:
         neighbour.readers += 1
         reader = FRAMING.reader()
         try:
-            while chunk := await channel.receive():
+            while neighbour.why is not Cut.CLOSED and (chunk := await channel.receive()):
                 for frame in reader.feed(chunk):
                     await self._hear(neighbour, wire.decode_rpc(frame))
         except DecodeError as error:
@@ -303,8 +316,9 @@ class Overlay:
                 await anyio.lowlevel.checkpoint()
             while topic is not None and neighbour.owes(topic) and neighbour.why is None:
                 self.counts["waits_for_verdicts"] += 1
+                self.router.excuse(neighbour.peer)  # what it promised may be stuck behind this, by our fault
                 await neighbour.decided.wait()
-        if rpc.control is not None:
+        if rpc.control is not None and neighbour.why is None:  # one that has gone would stay in a mesh for ever
             self._carry_out(self.router.control(neighbour.peer, rpc.control, self._seen, now))
 
     def _note_subscriptions(self, neighbour: Neighbour, subscriptions: Sequence[wire.Subscribe], now: float) -> None:
