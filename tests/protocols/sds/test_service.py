@@ -341,6 +341,34 @@ async def test_a_query_brings_verified_records_in_pages(tmp_path: Path) -> None:
         assert alice.records() == []
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
+async def test_a_node_itself_publishes_subscribes_and_queries(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 2) as [alice, bob]:
+        await line(alice, bob)
+        news = bob.node.subscribe("OMM", where={"MEAN_MOTION": {"gt": 15}})
+        await alice.node.publish("OMM", {"NORAD_CAT_ID": 1, "MEAN_MOTION": 1.0})
+        sent = await alice.node.publish("OMM", {"NORAD_CAT_ID": 25544, "MEAN_MOTION": 15.5}, ttl=60)
+        [taken] = await _first(news, 1)
+        assert (taken.record.id, taken.message.ttl, taken.fields["NORAD_CAT_ID"]) == (sent.record.id, 60, 25544)
+        found = await bob.node.query(alice.peer_id, "OMM", where={"NORAD_CAT_ID": 25544}, limit=10)
+        assert [(each.fields["MEAN_MOTION"], each.verified) for each in found] == [(15.5, True)]
+
+
+async def test_a_peer_named_by_its_address_is_dialled(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 2) as [alice, bob]:
+        await alice.node.publish("OMM", {"NORAD_CAT_ID": 1})
+        [address] = alice.host.addresses
+        [found] = await bob.node.query(address, "OMM", keep=True)
+        assert found.verified
+        assert [record.peer for record in bob.records()] == [alice.peer_id]
+        assert (await bob.sds.sync(address)).peer == alice.peer_id
+        async with bob.sds.follow(address, ["OMM"], history=1) as pushes:
+            [receipt] = await _first(pushes, 1)
+        assert receipt.arrival.reason is Reason.DUPLICATE
+        with pytest.raises(UnreachableError):
+            await bob.node.query(f"/memory/nobody/p2p/{STRANGER.peer_id}", "OMM")
+
+
 async def test_found_records_are_kept_when_asked(tmp_path: Path) -> None:
     async with nodes(tmp_path, 2) as [alice, bob]:
         sent = await bob.sds.send("OMM", {"NORAD_CAT_ID": 1}, ttl=1)
