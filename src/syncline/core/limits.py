@@ -210,6 +210,7 @@ SDS_FILTER_VALUES: Final = 256  # in the list of one `in` or `notIn`
 SDS_BLOOM_BYTES: Final = 512 * KIB
 SDS_BLOOM_HASHES: Final = 32
 SDS_PUBLISH_RATE: Final = 10  # a second: per publisher on gossip, per peer on streams
+SDS_GOSSIP_SLACK: Final = 1.0  # seconds that messages of one publisher may be bunched up on their way by gossip
 SDS_QUERY_RATE: Final = 100  # a second per peer
 SDS_SUBSCRIPTIONS: Final = 100  # active ones per peer
 SDS_RATED_PEERS: Final = 10_000  # peers and publishers whose rates are remembered

@@ -120,15 +120,36 @@ async def test_more_than_a_publishers_share_is_ignored_on_gossip(tmp_path: Path)
     async with nodes(tmp_path, 2, clock=FakeClock()) as [alice, bob]:
         await line(alice, bob)
         now = alice.node.clock.now()
-        for number in range(1, 15):
+        for number in range(1, 25):
             await alice.host.gossip.publish(OMM, encode(message(STRANGER, now, number)))
-        await bob.holds(10)
-        await _rows(bob, 14)
-        await alice.host.gossip.publish(OMM, encode(message(STRANGER, now, 15)))  # what was taken before counts, too
-        await _rows(bob, 15)
+        await bob.holds(20)  # a second's share, and as much for what was bunched up on its way
+        await _rows(bob, 24)
+        await alice.host.gossip.publish(OMM, encode(message(STRANGER, now, 25)))  # what was taken before counts, too
+        await _rows(bob, 25)
         ignored = [record for record in bob.records() if record.verdict is Outcome.IGNORE]
         assert {record.reason for record in ignored} == {Reason.RATE_LIMITED}
         assert len(ignored) == 5
+
+
+async def test_a_publisher_that_keeps_to_the_rate_loses_nothing_on_its_way(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 3) as [alice, bob, carol]:
+        await line(alice, bob, carol)
+        for number in range(1, 41):
+            with anyio.fail_after(5):
+                while not await _published(alice, number):
+                    await anyio.sleep(0.01)
+        assert [int(record.key) for record in await carol.holds(40)] == list(range(1, 41))
+        assert carol.records(verdict="ignore") == bob.records(verdict="ignore") == []
+
+
+async def _published(place: Running, number: int) -> bool:
+    """Whether the rate let the message through."""
+    try:
+        await place.node.publish("OMM", {"NORAD_CAT_ID": number})
+    except RefusedError as error:
+        assert error.reason is Reason.RATE_LIMITED
+        return False
+    return True
 
 
 async def _rows(place: Running, count: int) -> None:

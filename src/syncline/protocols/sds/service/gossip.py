@@ -29,7 +29,8 @@ class GossipIntake:
         self._ground = ground
         self._news = news
         self._context = context
-        burst = max(publish_rate, 1.0)
+        # A publisher counts when it sends, we when it arrives: what came in bunches on its way must not look like more.
+        burst = max(publish_rate, 1.0) + publish_rate * limits.SDS_GOSSIP_SLACK
         self._rates = TokenBuckets(publish_rate, burst, limits.SDS_RATED_PEERS) if publish_rate else None
         self.received = 0
         self.overloaded = 0
