@@ -461,6 +461,34 @@ async def test_a_node_that_was_off_catches_up_by_itself(tmp_path: Path) -> None:
         assert {record.id for record in records} == {record.id for record in bob.records()}
 
 
+async def test_a_peer_that_never_comes_to_an_end_keeps_nobody_from_catching_up_with_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.protocols.sds.service.catchup.TURN_SECONDS", 0.2)
+    asked: list[Message] = []
+
+    async def dawdle(stream: Stream) -> None:
+        peer = Bare(stream)
+        await peer.say(greeting(["OMM", "CDM"]))
+        while not isinstance(message := await peer.hear(), wire.Sync):
+            pass
+        asked.append(message)
+        await anyio.sleep(20)
+
+    async with nodes(tmp_path, 2, publish_rate=0, sync_seconds=0.2) as [alice, bob]:
+        for number in range(1, 6):
+            await bob.sds.send("OMM", {"NORAD_CAT_ID": number})
+        first = next(key for key in (NodeKey(bytes([9, n]) * 16) for n in range(256)) if key.peer_id < bob.peer_id)
+        async with alice.fabric.host(first) as slow:
+            slow.handle_stream(wire.PROTOCOL_ID, dawdle, FRAMING)
+            await alice.host.connect(slow.addresses[0])
+            await alice.host.connect(bob.host.addresses[0])
+            with anyio.fail_after(10):
+                await alice.holds(5)
+                while len(asked) < 2:  # and it has its turn again
+                    await anyio.sleep(0.01)
+
+
 async def test_catching_up_brings_all_that_is_missing_and_hardly_more_bytes(tmp_path: Path) -> None:
     async with nodes(tmp_path, 2, publish_rate=0) as [alice, bob]:
         await line(alice, bob)
