@@ -217,6 +217,8 @@ SDS_RATED_PEERS: Final = 10_000  # peers and publishers whose rates are remember
 SDS_QUERY_SECONDS: Final = 10.0  # after which a query has timed out
 SDS_SCAN_RECORDS: Final = 200_000  # records one query may look at
 SDS_SCAN_PAGE: Final = 500  # records read from the journal at once
+SDS_SCAN_BYTES: Final = 8 * MIB  # of them
+SDS_SCANS: Final = 4  # answers that are being put together at the same time
 SDS_OPEN_REQUESTS: Final = 8  # of one stream that are being answered
 SDS_WAITING_REQUESTS: Final = 1_024  # of one stream that wait for an answer
 

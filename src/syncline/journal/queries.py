@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import apsw
+import msgspec
 
 from syncline.core import limits
 from syncline.core.errors import UsageError
@@ -38,10 +39,12 @@ def by_terms(
     left = _limit(query)
     rows: list[Row] = []
     for lsns in (page for source in ((newer, stored) if query.descending else (stored, newer)) for page in source):
-        if left == len(rows):
+        room = None if query.raw_bytes is None else query.raw_bytes - _raw_bytes(rows)
+        if left == len(rows) or (rows and room is not None and room <= 0):
             break
         if lsns:
-            rows += _select(connection, query, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))])
+            rest = msgspec.structs.replace(query, raw_bytes=room)
+            rows += _select(connection, rest, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))])
     return rows
 
 
@@ -94,7 +97,24 @@ def _select(
     where, values = _conditions(query, timed=not terms)
     order = "DESC" if query.descending else "ASC"
     statement = f"{SELECT} WHERE {' AND '.join([*terms, *where])} ORDER BY lsn {order} LIMIT {limit}"
-    return connection.execute(statement, [*bindings, *values]).fetchall()
+    found = connection.execute(statement, [*bindings, *values])
+    return found.fetchall() if query.raw_bytes is None else _up_to(query.raw_bytes, found)
+
+
+def _up_to(raw_bytes: int, found: apsw.Cursor) -> list[Row]:
+    """Rows until their raw bytes are so many; the rest is not read."""
+    rows: list[Row] = []
+    for row in found:
+        rows.append(row)
+        raw_bytes -= _raw_bytes([row])
+        if raw_bytes <= 0:
+            break
+    found.close()
+    return rows
+
+
+def _raw_bytes(rows: list[Row]) -> int:
+    return sum(len(row[-1] or b"") for row in rows)
 
 
 def _conditions(query: RecordQuery, *, timed: bool) -> tuple[list[str], list[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -388,6 +388,19 @@ async def test_a_peer_named_by_its_address_is_dialled(tmp_path: Path) -> None:
         assert receipt.arrival.reason is Reason.DUPLICATE
         with pytest.raises(UnreachableError):
             await bob.node.query(f"/memory/nobody/p2p/{STRANGER.peer_id}", "OMM")
+
+
+async def test_peers_that_ask_for_everything_and_read_nothing_keep_nobody_else_from_an_answer(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 3, publish_rate=0) as [alice, bob, carol], AsyncExitStack() as stack:
+        for number in range(1, 61):
+            await bob.sds.send("OMM", {"NORAD_CAT_ID": number, "COMMENT": "x" * 20_000})
+        for number in range(6):
+            peer = await stack.enter_async_context(bare(alice, bob))
+            await peer.say(wire.Sync(sync_id=f"{number}"))
+        await anyio.sleep(0.5)
+        with anyio.fail_after(5):
+            [found] = await carol.sds.query(bob.host.addresses[0], "OMM", {"NORAD_CAT_ID": 7})
+        assert found.verified
 
 
 async def test_found_records_are_kept_when_asked(tmp_path: Path) -> None:

@@ -189,13 +189,14 @@ class CatchUp:
             verdict="accept",
             received_from=max(since - MARGIN, 0) or None,
             limit=10 * limits.SDS_SCAN_PAGE,
+            raw_bytes=limits.SDS_SCAN_BYTES,
         )
         total = 0
         while True:
             page = await anyio.to_thread.run_sync(self._ground.records.read, query)
             held.extend((record.id, record.received_at) for record in page)
             total += len(page)
-            if len(page) < query.limit:
+            if not query.cuts_off(page):
                 break
             query = msgspec.structs.replace(query, after=page[-1].lsn)
         covered = 0 if total <= IDS_MAX else held[0][1] + MARGIN

@@ -37,7 +37,6 @@ from syncline.protocols.sds.wire import PROTOCOL_ID, Publish, Query, Subscribe
 
 STREAMS_PER_PEER: Final = 16
 STREAM_SECONDS: Final = 60.0
-SCANS: Final = 4  # answers that are read from the journal at the same time
 
 
 class SdsService:
@@ -67,7 +66,6 @@ class SdsService:
         if self._ground.networks is None:
             raise UsageError("SDS exchange needs a libp2p host, and this node has none")
         host: Host = await self._ground.networks.libp2p()
-        self._scans = anyio.CapacityLimiter(SCANS)
         network, schemas = self._context.network, self._context.schemas
         self._catch_up = CatchUp(self._ground, host, self._news, network=network, schemas=schemas)
         self._running = host
@@ -127,7 +125,6 @@ class SdsService:
             clock=self._ground.clock,
             holdings=self._holdings,
             news=self._news,
-            scans=self._scans,
             store=self._store,
             tell=self._tell,
             blame=lambda why: self._blame(stream.peer),
