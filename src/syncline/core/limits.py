@@ -106,6 +106,7 @@ PUBSUB_SEEN_SECONDS: Final = 120.0
 PUBSUB_CACHE_BYTES: Final = 16 * MIB  # recent messages kept to answer IWANT
 PUBSUB_CONTROL_PER_HEARTBEAT: Final = 512  # RPCs with control heard from one peer between two heartbeats: two a topic
 PUBSUB_IDS_PER_HEARTBEAT: Final = 5_000  # message ids in IHAVE and IWANT heard from one peer, likewise
+PUBSUB_BACKOFFS: Final = 65_536  # peers that are kept out of a topic's mesh for a while
 
 # ShrEx
 SHREX_NOTIFICATION_BYTES: Final = KIB  # of a notification's protobuf

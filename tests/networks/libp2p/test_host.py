@@ -7,6 +7,7 @@ import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import anyio
 import pytest
@@ -438,7 +439,7 @@ def test_a_host_that_runs_out_of_files_takes_connections_again_when_it_has_some(
 
 def _open_files() -> int:
     """The lowest limit of open files under which those that are open stay usable and no other can be opened."""
-    with open(os.devnull) as probe:
+    with Path(os.devnull).open() as probe:
         return probe.fileno()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from syncline.core.limits import PUBSUB_CONTROL_PER_HEARTBEAT, PUBSUB_IDS_PER_HEARTBEAT
 from syncline.formats.pubsub import Control, Have, Prune
 from syncline.networks.pubsub import gossip, score
@@ -93,6 +95,16 @@ def test_a_backoff_of_years_is_not_believed() -> None:
     made.control("p00", Control(prune=(Prune(T, 2**60),)), (), 0.0)
     made.heartbeat(gossip.BACKOFF_MOST + 2.0)
     assert made.mesh[T] == {"p00"}
+
+
+def test_peers_that_come_and_go_to_be_pruned_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gossip, "PUBSUB_BACKOFFS", 10)
+    made = router(0)
+    for number in range(30):
+        made.add_peer(f"q{number}", V12, outbound=False)
+        made.control(f"q{number}", Control(prune=(Prune(T, 3_600),)), (), 0.0)
+        made.remove_peer(f"q{number}", 0.0)
+    assert list(made._backoff) == [(T, f"q{number}") for number in range(20, 30)]
 
 
 def test_forwarding_goes_to_the_mesh_except_where_it_came_from_or_is_not_wanted() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from random import Random
 from typing import ClassVar, Final
 
-from syncline.core.limits import PUBSUB_CONTROL_PER_HEARTBEAT, PUBSUB_IDS_PER_HEARTBEAT
+from syncline.core.limits import PUBSUB_BACKOFFS, PUBSUB_CONTROL_PER_HEARTBEAT, PUBSUB_IDS_PER_HEARTBEAT
 from syncline.formats.pubsub import Control, Have, Prune
 from syncline.networks.pubsub import score
 from syncline.networks.pubsub.cache import MessageCache
@@ -90,7 +90,7 @@ class GossipRouter(Router):
         sends = []
         for peer in sorted(gone):
             self.scores.pruned(peer, topic)
-            self._backoff[topic, peer] = now + BACKOFF_UNSUBSCRIBE
+            self._stay_away(topic, peer, now + BACKOFF_UNSUBSCRIBE)
             sends.append(self._prune(peer, topic, BACKOFF_UNSUBSCRIBE))
         return sends
 
@@ -192,11 +192,11 @@ class GossipRouter(Router):
         until = self._backoff.get((topic, peer), 0.0)
         if until > now:
             self.scores.misbehaved(peer, now)
-            self._backoff[topic, peer] = now + BACKOFF
+            self._stay_away(topic, peer, now + BACKOFF)
             return Prune(topic, int(BACKOFF))
         full = len(self.mesh[topic]) >= DEGREE_HIGH and peer not in self._outbound
         if self.scores.of(peer, now) < 0 or full:
-            self._backoff[topic, peer] = now + BACKOFF
+            self._stay_away(topic, peer, now + BACKOFF)
             return Prune(topic, int(BACKOFF))
         self._enter_mesh(peer, topic, now)
         return None
@@ -204,7 +204,14 @@ class GossipRouter(Router):
     def _pruned(self, peer: str, prune: Prune, now: float) -> None:
         if prune.topic in self.mesh:
             self._leave_mesh(peer, prune.topic)
-            self._backoff[prune.topic, peer] = now + min(prune.backoff or BACKOFF, BACKOFF_MOST)
+            self._stay_away(prune.topic, peer, now + min(prune.backoff or BACKOFF, BACKOFF_MOST))
+
+    def _stay_away(self, topic: str, peer: str, until: float) -> None:
+        """Neither of the two takes the other into its mesh before then. Outlives a connection, so it is bounded here."""
+        self._backoff.pop((topic, peer), None)
+        self._backoff[topic, peer] = until
+        if len(self._backoff) > PUBSUB_BACKOFFS:
+            del self._backoff[next(iter(self._backoff))]
 
     # the mesh
 
@@ -277,7 +284,7 @@ class GossipRouter(Router):
 
     def _drop(self, peer: str, topic: str, now: float) -> Send:
         self._leave_mesh(peer, topic)
-        self._backoff[topic, peer] = now + BACKOFF
+        self._stay_away(topic, peer, now + BACKOFF)
         return self._prune(peer, topic, BACKOFF)
 
     def _best(self, topic: str, now: float) -> set[str]:

@@ -195,9 +195,10 @@ class SdsService:
         signatures: bool = True,
         keep: bool = False,
     ) -> list[Found]:
-        """Records a peer holds, named by its PeerID or an address. With `keep`, those with a good signature are kept here, too.
+        """Records that a peer holds, which is named by its PeerID or an address.
 
-        Raises UnreachableError when the peer cannot be reached, RefusedError when it says no.
+        With `keep`, those with a good signature are kept here, too. Raises UnreachableError when the peer cannot be
+        reached, RefusedError when it says no.
         """
         condition_of(where, schema)  # a mistake is better found here than by the peer
         query = _query(schema, where, limit, offset, order_by, order, signatures=signatures)
