@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import anyio
-import structlog
-from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
+from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 
 from syncline.core.errors import UnreachableError, UsageError
+from syncline.networks.accepting import serve
 from syncline.networks.libp2p.multiaddr import Address
 
-log = structlog.get_logger()
-ACCEPT_PAUSE: Final = 0.1  # seconds before the next try, when a connection could not be taken
 Accept = Callable[[ByteStream, Address], Coroutine[Any, Any, None]]
 
 
@@ -46,13 +44,7 @@ class TcpTransport:
         async def handle(stream: ByteStream) -> None:
             await accept(stream, _remote(stream))
 
-        async def serve() -> None:
-            async with listener, anyio.create_task_group() as doors:
-                for each in listener.listeners:
-                    assert isinstance(each, SocketListener)
-                    doors.start_soon(accept_from, each, handle, tasks)
-
-        tasks.start_soon(serve)
+        tasks.start_soon(serve, listener, handle, tasks)
         return Address(address.kind, address.host, int(port))
 
     async def dial(self, address: Address) -> ByteStream:
@@ -60,21 +52,6 @@ class TcpTransport:
             return await anyio.connect_tcp(address.host, address.port)
         except OSError as error:
             raise UnreachableError(f"nobody answers: {error.strerror or error}", about=str(address)) from None
-
-
-async def accept_from(
-    listener: SocketListener, handle: Callable[[ByteStream], Coroutine[Any, Any, None]], tasks: TaskGroup
-) -> None:
-    """Take connections until cancelled. When one cannot be taken (too many open files, or the caller hung up first), the
-    next may: a node must not end because strangers open sockets."""
-    while True:
-        try:
-            stream = await listener.accept()
-        except (OSError, anyio.BrokenResourceError) as error:
-            log.warning("connection_not_taken", error=str(error.__cause__ or error))
-            await anyio.sleep(ACCEPT_PAUSE)
-            continue
-        tasks.start_soon(handle, stream)
 
 
 def _remote(stream: ByteStream) -> Address:
