@@ -437,6 +437,27 @@ def test_a_host_that_runs_out_of_files_takes_connections_again_when_it_has_some(
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_host_that_is_asked_something_while_it_says_goodbye_still_stops_in_peace(backend: str) -> None:
+    async def main() -> None:
+        async with running_host(KEYS[0]) as a, anyio.create_task_group() as tasks:
+            async with running_host(KEYS[1]) as b:
+                await a.connect(b.addresses[0])
+                channel = await a.open_channel(b.peer_id, [PING])
+
+                async def go_on() -> None:
+                    with suppress(UnreachableError):
+                        while True:
+                            await channel.send(bytes(32))
+                            await channel.receive()
+
+                tasks.start_soon(go_on)
+                await anyio.sleep(0.1)
+            assert a.peers() == []
+
+    anyio.run(main, backend=backend)
+
+
 def _open_files() -> int:
     """The lowest limit of open files under which those that are open stay usable and no other can be opened."""
     with Path(os.devnull).open() as probe:

@@ -129,6 +129,7 @@ class Connection:
         self._handlers: TaskGroup | None = None
         self._heard = anyio.current_time()
         self._sent_by: float | None = None  # when what is being sent must have left
+        self._has_ended = False  # we have said that nothing more will be sent
 
     @property
     def over(self) -> bool:
@@ -180,6 +181,7 @@ class Connection:
             self.output.set()
             while (self.session.output or self._sent_by is not None) and not self.over:
                 await self.drained.wait()
+        self._has_ended = True
         with anyio.move_on_after(GOODBYE_SECONDS):
             await self._stream.end()
             while not self.over:
@@ -261,6 +263,8 @@ class Connection:
                 while not session.output:
                     await self.output.wait()
                 data = session.take(CONNECTION_WRITE)
+                if self._has_ended:  # answers to what still comes in: nobody hears them
+                    continue
                 patience = self._slow_seconds * math.ceil(len(data) / SLOW_PEER_BYTES)
                 self._sent_by = anyio.current_time() + patience
                 await self._stream.send(data)
