@@ -73,6 +73,7 @@ STOP_SECONDS: Final = 10  # how long a node may take to stop its protocols
 
 # libp2p connections
 CONNECTIONS: Final = 128  # in all
+CONNECTIONS_OURS: Final = 8  # one in so many is kept for peers that we dial: strangers must not cut us off from them
 CONNECTIONS_PER_ADDRESS: Final = 16
 CONNECTIONS_PER_PEER: Final = 2  # both may dial at the same moment
 HANDSHAKES: Final = 32  # connections that have not proven a PeerID yet

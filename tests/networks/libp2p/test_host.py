@@ -262,6 +262,24 @@ async def test_dialling_twice_or_from_both_sides_leaves_one_peer(fabric: MemoryF
         assert b.peers() == []
 
 
+async def test_a_stream_is_opened_on_the_connection_that_lives(fabric: MemoryFabric) -> None:
+    """Both dialled at once; the peer says goodbye on the newer connection."""
+    async with fabric.host(KEYS[0]) as a, fabric.host(KEYS[1]) as b:
+        b.handle_stream("/echo/1", echo, FRAMES)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(a.connect, b.addresses[0])
+            tasks.start_soon(b.connect, a.addresses[0])
+        await anyio.sleep(1)
+        older, newer = a._peers[b.peer_id].connections
+        newer.session.closing = True
+        stream = await a.open_stream(b.peer_id, "/echo/1", FRAMES)
+        await stream.send(b"x")
+        assert await stream.receive() == b"x"
+        older.session.closing = True
+        with pytest.raises(UnreachableError, match="not connected"):
+            await a.open_stream(b.peer_id, "/echo/1", FRAMES)
+
+
 async def test_bootstrap_peers_are_dialled_again_with_growing_pauses(fabric: MemoryFabric) -> None:
     async with fabric.host(KEYS[1]) as b:
         settings = HostSettings(bootstrap=(b.addresses[0],))

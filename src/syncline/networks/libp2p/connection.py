@@ -136,6 +136,11 @@ class Connection:
         return self.why is not None
 
     @property
+    def can_open(self) -> bool:
+        """Whether new streams can be opened: it has not been cut, and nobody has said goodbye."""
+        return not self.over and not self.session.closing
+
+    @property
     def wire_bytes(self) -> tuple[int, int]:
         """Bytes sent and received."""
         return self._stream.sent, self._stream.received
@@ -190,7 +195,7 @@ class Connection:
 
     async def open(self, protocols: Sequence[str]) -> Channel:
         """A new stream on which the peer speaks one of `protocols`. The time-out is the caller's."""
-        if self.over or self.session.closing:
+        if not self.can_open:
             raise UnreachableError("the connection is closing", about=self.peer)
         channel = self._channel(self.session.open())
         try:

@@ -137,7 +137,7 @@ class Libp2pHost:
             raise UsageError("this is our own address", about=address)
         while target.peer in self._dials:  # somebody is dialling it already
             await self._dials[target.peer].wait()
-        if target.peer not in self._peers:
+        if not self._is_open(target.peer):
             await self._dial(target)
         return target.peer
 
@@ -285,10 +285,11 @@ class Libp2pHost:
     # streams
 
     async def open_channel(self, peer: str, protocols: Sequence[str]) -> Channel:
-        """A stream on the newest connection to the peer."""
-        if peer not in self._peers:
+        """A stream on the newest connection to the peer that is not about to end."""
+        found = [each for each in self._peers[peer].connections if each.can_open] if peer in self._peers else []
+        if not found:
             raise UnreachableError("not connected", about=peer)
-        connection = self._peers[peer].connections[-1]
+        connection = found[-1]
         try:
             with anyio.fail_after(HANDSHAKE_SECONDS):
                 return await connection.open(protocols)
