@@ -306,6 +306,34 @@ async def test_broken_giant_and_spamming_streams_are_cut_by_name(fabric: MemoryF
         assert victim.gossip.router.subscribers == {}
 
 
+async def test_messages_without_a_topic_cost_their_sender_the_connection(fabric: MemoryFabric) -> None:
+    async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host:
+        attacker = await attack(fabric, victim, "/floodsub/1.0.0", host)
+        await attacker.write(frame(encode_rpc(Rpc(messages=(b"",) * 17))))
+        assert victim.statistics()["flood_refused_invalid_topic"] == 17
+        assert victim.statistics()["cut_misbehaving"] == 1
+
+
+async def test_others_get_their_turn_while_a_peer_sends_nothing_by_the_thousand(fabric: MemoryFabric) -> None:
+    async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host, anyio.create_task_group() as tasks:
+        await host.connect(victim.addresses[0])
+        await anyio.sleep(0.1)
+        channel = await host.open_channel(victim.peer_id, ["/floodsub/1.0.0"])
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await anyio.lowlevel.checkpoint()
+                turns += 1
+
+        tasks.start_soon(others)
+        await channel.send(frame(b"") * 30_000 + frame(encode_rpc(Rpc((Subscribe(T, True),)))))
+        await victim.flood.wait_for_neighbours(T)
+        assert turns > 30_000 / 32
+        tasks.cancel_scope.cancel()
+
+
 async def test_subscriptions_of_one_peer_are_bounded(fabric: MemoryFabric) -> None:
     async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host:
         attacker = await attack(fabric, victim, "/meshsub/1.1.0", host)

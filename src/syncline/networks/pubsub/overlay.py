@@ -42,7 +42,7 @@ from syncline.networks.signal import Signal
 
 FRAMING: Final = Framing("varint", PUBSUB_RPC_BYTES)
 READERS_PER_PEER: Final = 2  # streams of one neighbour that are read at a time: an old one may still be closing
-BREATHER: Final = 16  # messages verified in a row before others get a turn; about a millisecond
+BREATHER: Final = 16  # messages verified, or RPCs read, in a row before others get a turn; about a millisecond
 BURST: Final = 32  # messages queued in a row before others get a turn, likewise
 REOPEN: Final = Backoff(first=0.2, longest=10.0)
 FLUSH_SECONDS: Final = 3.0
@@ -292,8 +292,10 @@ class Overlay:
         reader = FRAMING.reader()
         try:
             while neighbour.why is not Cut.CLOSED and (chunk := await channel.receive()):
-                for frame in reader.feed(chunk):
+                for count, frame in enumerate(reader.feed(chunk), 1):
                     await self._hear(neighbour, wire.decode_rpc(frame))
+                    if count % BREATHER == 0:  # a chunk may hold thousands of empty ones
+                        await anyio.lowlevel.checkpoint()
         except DecodeError as error:
             self.counts["malformed_rpcs"] += 1
             self._links.cut(peer, Cut.OVERSIZE if error.reason is Reason.OVERSIZE else Cut.MALFORMED)
@@ -349,6 +351,10 @@ class Overlay:
             self._links.blame(peer)
             return None
         subscription = self._subscriptions.get(signed.topic)
+        if not signed.topic:
+            counts[f"refused_{Reason.INVALID_TOPIC}"] += 1
+            self._links.blame(peer)
+            return None
         if subscription is None:
             counts["ignored_not_subscribed"] += 1
             return None
