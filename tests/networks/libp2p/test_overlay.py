@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -11,7 +12,7 @@ from syncline.core.errors import ClosedError, UnreachableError, UsageError
 from syncline.core.keys import NodeKey
 from syncline.core.limits import PUBSUB_MESSAGE_BYTES, PUBSUB_UNDECIDED
 from syncline.core.verdict import ACCEPT, Reason, ignore, reject
-from syncline.formats.pubsub import Control, Rpc, Subscribe, compose, encode_rpc
+from syncline.formats.pubsub import Control, Have, Rpc, Subscribe, compose, encode_rpc
 from syncline.networks.host import Cut, Delivery, Drop, PeerEvent, Subscription
 from syncline.networks.libp2p.connection import Channel
 from syncline.networks.libp2p.guard import Limits
@@ -304,6 +305,24 @@ async def test_broken_giant_and_spamming_streams_are_cut_by_name(fabric: MemoryF
         await attacker.write(data)
         assert victim.statistics()[f"cut_{why}"] == 1
         assert victim.gossip.router.subscribers == {}
+
+
+async def test_announcing_and_asking_for_ids_without_end_costs_the_connection(fabric: MemoryFabric) -> None:
+    """Also when it is no longer answered: 500 RPCs a second, which alone are not too many."""
+    ids = tuple(bytes((number,)) * 32 for number in range(50))
+    spam = frame(encode_rpc(Rpc(control=Control(have=(Have(T, ids),), want=ids))))
+    async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host, victim.gossip.subscribe(T):
+        await host.connect(victim.addresses[0])
+        await anyio.sleep(1)
+        channel = await host.open_channel(victim.peer_id, ["/meshsub/1.1.0"])
+        sent = 0
+        with suppress(UnreachableError):
+            while sent < 1_000:
+                await channel.send(spam)
+                sent += 1
+                await anyio.sleep(0.002)
+        assert 200 < sent < 300
+        assert victim.statistics()["cut_misbehaving"] == 1
 
 
 async def test_messages_without_a_topic_cost_their_sender_the_connection(fabric: MemoryFabric) -> None:

@@ -144,11 +144,11 @@ class GossipRouter(Router):
         pruned = [refusal for topic in control.graft if (refusal := self._grafted(peer, topic, now)) is not None]
         for prune in control.prune:
             self._pruned(peer, prune, now)
+        have = [Have(each.topic, self._within(peer, each.ids, now)) for each in control.have]
+        want = self._within(peer, control.want, now)  # counted in any case, so that a spammer sinks further
         if self.scores.of(peer, now) >= score.GOSSIP:
-            wanted = self._wanted(peer, control.have, seen, now)
-            given = [
-                raw for id in self._within(peer, control.want, now) if (raw := self.cache.ask(id, peer)) is not None
-            ]
+            wanted = self._wanted(peer, have, seen, now)
+            given = [raw for id in want if (raw := self.cache.ask(id, peer)) is not None]
         answer = Control(want=tuple(wanted), prune=tuple(pruned))
         return [Send(peer, answer or None, tuple(given))] if answer or given else []
 
@@ -161,12 +161,12 @@ class GossipRouter(Router):
             self.scores.misbehaved(peer, now)
         return ids[:left]
 
-    def _wanted(self, peer: str, have: tuple[Have, ...], seen: Container[bytes], now: float) -> list[bytes]:
+    def _wanted(self, peer: str, have: Iterable[Have], seen: Container[bytes], now: float) -> list[bytes]:
         ids = [
             id
             for each in have
             if each.topic in self.mesh
-            for id in self._within(peer, each.ids, now)
+            for id in each.ids
             if len(id) <= ID_BYTES and id not in seen
         ]
         if ids and peer not in self._promises:
