@@ -163,11 +163,7 @@ class GossipRouter(Router):
 
     def _wanted(self, peer: str, have: Iterable[Have], seen: Container[bytes], now: float) -> list[bytes]:
         ids = [
-            id
-            for each in have
-            if each.topic in self.mesh
-            for id in each.ids
-            if len(id) <= ID_BYTES and id not in seen
+            id for each in have if each.topic in self.mesh for id in each.ids if len(id) <= ID_BYTES and id not in seen
         ]
         if ids and peer not in self._promises:
             self._promises[peer] = (self._random.choice(ids), now + PROMISE_SECONDS)
