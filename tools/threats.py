@@ -33,7 +33,7 @@ THREATS: Final = tuple(
         ("libp2p", "unsigned flood", "networks/libp2p/test_overlay.py::test_an_unsigned_flood_costs_its_sender_the_connection", "16 faults, then cut and banned for 5 min"),
         ("libp2p", "forged flood", "networks/libp2p/test_overlay.py::test_forged_messages_are_refused_handed_over_if_asked_and_end_in_a_ban", "16 faults, then cut and banned for 5 min"),
         ("libp2p", "replayed flood", "networks/pubsub/test_parts.py::test_what_was_seen_is_bounded_in_number_and_time", "65,536 ids for 2 min; a repeat costs a look"),
-        ("libp2p", "IHAVE and IWANT spam", "networks/pubsub/test_gossip.py::test_control_spam_is_not_heard", "64 control RPCs and 5,000 ids a heartbeat"),
+        ("libp2p", "IHAVE and IWANT spam", "networks/pubsub/test_gossip.py::test_control_spam_is_not_heard", "512 control RPCs and 5,000 ids a heartbeat"),
         ("libp2p", "subscription spam", "networks/libp2p/test_overlay.py::test_subscriptions_of_one_peer_are_bounded", "256 topics a peer"),
         ("libp2p", "many connections from one address", "networks/libp2p/test_host.py::test_connections_from_one_address_are_limited", "16 an address, 5 new a second, 128 in all"),
         ("libp2p", "slow readers", "networks/libp2p/test_host.py::test_a_peer_that_reads_nothing_is_cut_as_a_slow_reader", "5 s without taking anything"),

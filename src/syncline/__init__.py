@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from syncline.core.errors import SynclineError
     from syncline.core.keys import NodeKey
     from syncline.core.record import Record
-    from syncline.core.settings import load as load_settings
     from syncline.core.verdict import Reason, Verdict
     from syncline.node.node import Node, running
+    from syncline.node.plugins import load_settings
     from syncline.protocols.relay.client import RelayClient
     from syncline.protocols.sdsp.publisher import Publisher
     from syncline.protocols.sdsp.subscriber import follow
@@ -29,7 +29,7 @@ _HOMES: Final = {
     "SynclineError": "syncline.core.errors",
     "Verdict": "syncline.core.verdict",
     "follow": "syncline.protocols.sdsp.subscriber",
-    "load_settings": "syncline.core.settings:load",
+    "load_settings": "syncline.node.plugins",
     "running": "syncline.node.node",
 }
 
@@ -55,5 +55,4 @@ def __getattr__(name: str) -> Any:
         return version("syncline")
     if name not in _HOMES:
         raise AttributeError(f"module 'syncline' has no attribute {name!r}")
-    module, _, attribute = _HOMES[name].partition(":")
-    return getattr(import_module(module), attribute or name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -16,11 +16,13 @@ from syncline.cli.get import terms
 from syncline.cli.main import app
 from syncline.core.errors import SynclineError, UsageError
 from syncline.core.keys import NodeKey
+from syncline.core.ports import RecordQuery
 from syncline.core.settings import load
 from syncline.node import api, serve
 from syncline.node.node import running
 from syncline.protocols.sds.plugin import PLUGIN
 from syncline.protocols.sds.settings import SdsSettings
+from tests.nodes import NodeThread
 
 DATA = Path(__file__).parents[1] / "protocols" / "sds" / "data"
 Shell = Callable[..., str]
@@ -88,6 +90,17 @@ def test_mean_elements_are_published_from_any_form_and_found_again(shell: Shell)
     assert len(lines(shell("get", "sds", "OMM", "-w", "NORAD_CAT_ID=5", "--json"))) == 2
     table = shell("get", "sds", "OMM", "-w", "OBJECT_NAME~DELTA", "--order-by", "MEAN_MOTION", "--desc")
     assert "signed" in table
+
+
+def test_a_file_of_more_messages_than_the_rate_allows_is_published_whole(tmp_path: Path) -> None:
+    flags = {"libp2p.listen": ["/ip4/127.0.0.1/tcp/0"]}
+    node = NodeThread(tmp_path, {"sds": PLUGIN}, **flags).start()  # takes the ten a second of the specification
+    try:
+        result = CliRunner().invoke(app, ["pub", "sds", "OMM", str(DATA / "omm-historic.json"), "--node", node.url])
+        assert (result.exit_code, len(result.stdout.splitlines())) == (0, 32)
+        assert len(node.node.journal.read(RecordQuery(protocol="sds", verdict="accept"))) == 32
+    finally:
+        node.stop()
 
 
 def test_filters_order_and_limits_are_those_of_a_query(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""Every code block of the README and of the tutorials runs as it stands and prints what it says."""
+"""Every code block of the README, the tutorials and the page of SDS exchange runs as it stands and prints what it says."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.docs.examples import ROOT, blocks_of, run_page
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 WITH_SPARK = {"space-data.md"}
-PLAIN = [page for page in TUTORIALS if page.name not in WITH_SPARK]
+PLAIN = [*(page for page in TUTORIALS if page.name not in WITH_SPARK), ROOT / "docs/protocols/sds.md"]
 KNOWN = {"sh", "python", "text"}
 
 
 @pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.stem)
-def test_a_tutorial_works(page: Path, tmp_path: Path) -> None:
+def test_a_page_works(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "reader"
     folder.mkdir()
     run_page(page, folder)

@@ -31,6 +31,31 @@ def matches(record: Record, query: RecordQuery) -> bool:
     )
 
 
+@pytest.mark.parametrize("narrow", [{}, {"topic": "a"}, {"received_from": NOW}, {"topic": "a", "key": "k"}])
+def test_an_answer_ends_at_its_bytes_and_goes_on_after_its_last_record(
+    journal: Journal, indexed: str, narrow: dict[str, Any]
+) -> None:
+    for start in range(0, 60, 10):
+        journal.append_sync([
+            arrival(b"%d" % n, topic="a", key="k", raw=bytes(n * 10), received_at=NOW + n)
+            for n in range(start, start + 10)
+        ])  # fmt: skip
+    everything = journal.read(RecordQuery(**narrow))
+    assert len(everything) == 60
+    pages, after = [], 0
+    while True:
+        query = RecordQuery(**narrow, after=after, raw_bytes=1_000)
+        pages.append(journal.read(query))
+        if not query.cuts_off(pages[-1]):
+            break
+        after = pages[-1][-1].lsn
+    assert [record for page in pages for record in page] == everything
+    sizes = [[len(record.raw or b"") for record in page] for page in pages]
+    assert all(sum(page[:-1]) < 1_000 <= sum(page) for page in sizes[:-1])
+    [last] = journal.read(RecordQuery(**narrow, descending=True, raw_bytes=1))
+    assert last == everything[-1]
+
+
 @pytest.mark.parametrize("long", [8_192, 5])
 def test_every_combination_of_conditions_finds_what_it_says(
     journal: Journal, indexed: str, long: int, monkeypatch: pytest.MonkeyPatch

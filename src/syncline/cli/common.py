@@ -27,15 +27,13 @@ class Invocation(msgspec.Struct, frozen=True):
 
     def settings(self, *, need_file: bool = False, flags: dict[str, Any] | None = None) -> Settings:
         """The settings in force; without a file, the defaults, unless the command needs a node's folder."""
-        from syncline.core import settings
-        from syncline.node.plugins import absent_protocols, protocol_sections
+        from syncline.core.settings import FILE_NAME
+        from syncline.node.plugins import load_settings
 
-        file = self.config or Path(settings.FILE_NAME)
+        file = self.config or Path(FILE_NAME)
         found = file if (self.config or need_file or file.exists()) else None
         pairs = dict(pair(text) for text in self.overrides)
-        return settings.load(
-            file=found, flags={**pairs, **(flags or {})}, sections=protocol_sections(), absent=absent_protocols()
-        )
+        return load_settings(found, flags={**pairs, **(flags or {})})
 
 
 def invocation(context: typer.Context) -> Invocation:

@@ -29,7 +29,9 @@ def sds(
         list[str] | None,
         typer.Option("--where", "-w", help="FIELD=VALUE, also != > >= < <= and ~ for contains; all must hold"),
     ] = None,
-    peer: Annotated[str, typer.Option(help="PeerID of a peer to ask (default: the node's own records)")] = "",
+    peer: Annotated[
+        str, typer.Option(help="PeerID or address of a peer to ask (default: the node's own records)")
+    ] = "",
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many")] = 10,
     order_by: Annotated[str, typer.Option(help="Field to sort by")] = "",
     descending: Annotated[bool, typer.Option("--desc", help="Largest first")] = False,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,13 +14,18 @@ from syncline.cli.common import JsonFlag, NodeUrl, invocation
 from syncline.cli.pub_relay import relay
 from syncline.cli.pub_shrex import shrex
 from syncline.cli.pub_svs import svs
-from syncline.core.errors import UsageError
+from syncline.core.errors import RefusedError, UsageError
+from syncline.core.verdict import Reason
+
+if TYPE_CHECKING:
+    from syncline.cli.client import NodeClient
 
 app = typer.Typer(help="Publish through a running node.", no_args_is_help=True)
 app.command()(relay)
 app.command()(shrex)
 app.command()(svs)
 KINDS = ("json", "text", "binary")
+RATE_PAUSE = 0.1  # seconds in which the usual rate lets one more message through
 
 
 @app.command()
@@ -67,7 +73,7 @@ def sds(
     node: NodeUrl = None,
     json: JsonFlag = False,
 ) -> None:
-    """Sign space data and publish it to the network. Prints the id of each message.
+    """Sign space data and publish it to the network, no faster than the network takes it. Prints the id of each message.
 
     Example: [bold]syncline pub sds OMM elements.json[/bold]
     """
@@ -77,8 +83,19 @@ def sds(
     messages = _messages(schema, content)
     with NodeClient.of(invocation(context).settings(), node) as client:
         for message in messages:
-            answer = client.post("/api/v1/publish/sds", {"schema": schema, "data": message, "ttl": ttl})
+            answer = _in_its_turn(client, {"schema": schema, "data": message, "ttl": ttl})
             output.json_line(answer) if json else print(f"{answer['id']}  {answer['schema']}")
+
+
+def _in_its_turn(client: NodeClient, body: dict[str, Any]) -> Any:
+    """Publish space data, waiting while the node's share of the network's rate is used up."""
+    while True:
+        try:
+            return client.post("/api/v1/publish/sds", body)
+        except RefusedError as error:
+            if error.reason is not Reason.RATE_LIMITED:
+                raise
+        time.sleep(RATE_PAUSE)
 
 
 def _messages(schema: str, content: bytes) -> list[Any]:

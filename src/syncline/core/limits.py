@@ -76,6 +76,7 @@ DELIVERY_BATCH: Final = 1_000  # records a follower is handed at once
 
 # libp2p connections
 CONNECTIONS: Final = 128  # in all
+CONNECTIONS_OURS: Final = 8  # one in so many is kept for peers that we dial: strangers must not cut us off from them
 CONNECTIONS_PER_ADDRESS: Final = 16
 CONNECTIONS_PER_PEER: Final = 2  # both may dial at the same moment
 HANDSHAKES: Final = 32  # connections that have not proven a PeerID yet
@@ -87,7 +88,8 @@ STREAM_WINDOW: Final = 256 * KIB  # unread bytes of one stream
 STREAMS_PER_CONNECTION: Final = 64  # opened by the peer
 CONNECTION_OUTPUT: Final = 256 * KIB  # bytes waiting to be sent before writers wait
 CONNECTION_WRITE: Final = 256 * KIB  # bytes sent at once
-SLOW_PEER_SECONDS: Final = 5.0  # how long a peer may take nothing from us
+SLOW_PEER_SECONDS: Final = 5.0  # in which a peer must take what we have for it, or at least so much of it:
+SLOW_PEER_BYTES: Final = 64 * KIB
 KEEPALIVE_SECONDS: Final = 30.0
 FAULTS_FORGIVEN: Final = 16.0  # rejected messages or broken frames of one peer; half of them forgotten a minute
 BAN_SECONDS: Final = 300.0
@@ -106,8 +108,9 @@ PUBSUB_TOPIC_CHARACTERS: Final = 256
 PUBSUB_SEEN: Final = 65_536  # message ids remembered to recognise repeats
 PUBSUB_SEEN_SECONDS: Final = 120.0
 PUBSUB_CACHE_BYTES: Final = 16 * MIB  # recent messages kept to answer IWANT
-PUBSUB_CONTROL_PER_HEARTBEAT: Final = 64  # RPCs with control messages heard from one peer between two heartbeats
-PUBSUB_IDS_PER_HEARTBEAT: Final = 5_000  # message ids in IHAVE, IWANT and IDONTWANT heard from one peer, likewise
+PUBSUB_CONTROL_PER_HEARTBEAT: Final = 512  # RPCs with control heard from one peer between two heartbeats: two a topic
+PUBSUB_IDS_PER_HEARTBEAT: Final = 5_000  # message ids in IHAVE and IWANT heard from one peer, likewise
+PUBSUB_BACKOFFS: Final = 65_536  # peers that are kept out of a topic's mesh for a while
 
 # ShrEx
 SHREX_NOTIFICATION_BYTES: Final = KIB  # of a notification's protobuf
@@ -211,12 +214,15 @@ SDS_FILTER_VALUES: Final = 256  # in the list of one `in` or `notIn`
 SDS_BLOOM_BYTES: Final = 512 * KIB
 SDS_BLOOM_HASHES: Final = 32
 SDS_PUBLISH_RATE: Final = 10  # a second: per publisher on gossip, per peer on streams
+SDS_GOSSIP_SLACK: Final = 1.0  # seconds that messages of one publisher may be bunched up on their way by gossip
 SDS_QUERY_RATE: Final = 100  # a second per peer
 SDS_SUBSCRIPTIONS: Final = 100  # active ones per peer
 SDS_RATED_PEERS: Final = 10_000  # peers and publishers whose rates are remembered
 SDS_QUERY_SECONDS: Final = 10.0  # after which a query has timed out
 SDS_SCAN_RECORDS: Final = 200_000  # records one query may look at
 SDS_SCAN_PAGE: Final = 500  # records read from the journal at once
+SDS_SCAN_BYTES: Final = 8 * MIB  # of them
+SDS_SCANS: Final = 4  # answers that are being put together at the same time
 SDS_OPEN_REQUESTS: Final = 8  # of one stream that are being answered
 SDS_WAITING_REQUESTS: Final = 1_024  # of one stream that wait for an answer
 

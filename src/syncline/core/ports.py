@@ -96,6 +96,13 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     descending: bool = False
     limit: int = 1_000
+    raw_bytes: int | None = None  # at which an answer ends, whatever its limit, after at least one record
+
+    def cuts_off(self, records: Sequence[Record]) -> bool:
+        """Whether its answer ended at one of its bounds, so that there may be more."""
+        if len(records) >= self.limit:
+            return True
+        return self.raw_bytes is not None and sum(len(each.raw or b"") for each in records) >= self.raw_bytes
 
 
 class RecordReader(Protocol):

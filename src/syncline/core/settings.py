@@ -232,6 +232,8 @@ class Settings:
         return value
 
     def plugin_section(self, name: str) -> msgspec.Struct:
+        if name not in self._sections:
+            raise SettingsError(f"no section [{name}] was loaded", hint="load settings with syncline.load_settings")
         return self._sections[name]
 
     def origin(self, name: str) -> Origin:

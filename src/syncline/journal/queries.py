@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import apsw
+from msgspec.structs import replace
 
 from syncline.core import limits
 from syncline.core.errors import UsageError
@@ -24,17 +25,19 @@ _AMONG: Final = "lsn IN (SELECT value FROM carray(?))"
 _PAGE: Final = 4_096  # entries looked up at once
 
 
-def plain(connection: apsw.Connection, query: RecordQuery, most: int | None = None) -> list[Row]:
-    """The rows that answer a query that names no term, or that may be read one by one.
-
-    With `most`, the answer ends with the row that brings its raw bytes to so many (`is_full`).
-    """
-    return _select(connection, query, _limit(query), [], [], most)
+def plain(connection: apsw.Connection, query: RecordQuery) -> list[Row]:
+    """The rows that answer a query that names no term, or that may be read one by one."""
+    return _select(connection, query, _limit(query), [], [])
 
 
-def is_full(rows: list[Row], most: int | None) -> bool:
-    """Whether a page of rows ends because of its bytes, and not because there were no more."""
-    return most is not None and raw_bytes(rows) >= most
+def is_full(query: RecordQuery, rows: list[Row]) -> bool:
+    """Whether an answer ends because of its bytes, and not because there were no more."""
+    return query.raw_bytes is not None and bool(rows) and raw_bytes(rows) >= query.raw_bytes
+
+
+def rest_of(query: RecordQuery, rows: list[Row]) -> RecordQuery:
+    """The query with as many bytes as are left after these rows."""
+    return query if query.raw_bytes is None else replace(query, raw_bytes=query.raw_bytes - raw_bytes(rows))
 
 
 def raw_bytes(rows: Iterable[Row]) -> int:
@@ -47,22 +50,18 @@ def by_terms(
     where: Where,
     waiting: list[int],
     indexed: int,
-    most: int | None = None,
 ) -> list[Row]:
-    """The rows that answer a query, from the table of terms up to `indexed` and from `waiting` after that.
-
-    `most` as for `plain`.
-    """
+    """The rows that answer a query, from the table of terms up to `indexed` and from `waiting` after that."""
     stored = _stored(connection, query, _preferred(connection, where), indexed)
     newer = [waiting[::-1] if query.descending else waiting]
     left = _limit(query)
     rows: list[Row] = []
     for lsns in (page for source in ((newer, stored) if query.descending else (stored, newer)) for page in source):
-        if left == len(rows) or is_full(rows, most):
+        if left == len(rows) or is_full(query, rows):
             break
         if lsns:
-            room = None if most is None else most - raw_bytes(rows)
-            rows += _select(connection, query, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))], room)
+            rest = rest_of(query, rows)
+            rows += _select(connection, rest, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))])
     return rows
 
 
@@ -115,21 +114,23 @@ def _select(
     limit: int,
     terms: list[str],
     bindings: list[Any],
-    most: int | None,
 ) -> list[Row]:
     where, values = _conditions(query, timed=not terms)
     order = "DESC" if query.descending else "ASC"
     statement = f"{SELECT} WHERE {' AND '.join([*terms, *where])} ORDER BY lsn {order} LIMIT {limit}"
     found = connection.execute(statement, [*bindings, *values])
-    if most is None:
-        return found.fetchall()
+    return found.fetchall() if query.raw_bytes is None else _up_to(query.raw_bytes, found)
+
+
+def _up_to(room: int, found: apsw.Cursor) -> list[Row]:
+    """Rows until their raw bytes are so many; the rest is not read."""
     rows: list[Row] = []
     for row in found:
         rows.append(row)
-        most -= len(row[-1] or b"")
-        if most <= 0:
-            found.close()
+        room -= len(row[-1] or b"")
+        if room <= 0:
             break
+    found.close()
     return rows
 
 

@@ -17,7 +17,7 @@ from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
 from syncline.journal.database import About, check_whole, connect, damaged, failures, read_about
-from syncline.journal.queries import by_terms, is_full, plain, raw_bytes
+from syncline.journal.queries import by_terms, is_full, plain, rest_of
 from syncline.journal.rows import Row
 from syncline.journal.terms import Lexicon, Where
 
@@ -56,7 +56,7 @@ class Reading:
         lexicon = Lexicon(self.about.key)
         after, left = query.after, query.limit
         while left > 0:
-            page = msgspec.structs.replace(query, after=after, limit=min(rows, left))
+            page = msgspec.structs.replace(query, after=after, limit=min(rows, left), raw_bytes=limits.JOURNAL_PAGE_RAW)
             with failures(self.path):
                 found = self._page(page, lexicon.spans(page, protocols))
             if not found:
@@ -68,15 +68,14 @@ class Reading:
 
     def _page(self, query: RecordQuery, where: Where | None) -> list[Row]:
         """From the table of terms as far as it goes; the records after that are read one by one."""
-        most = limits.JOURNAL_PAGE_RAW
         if where is None:
-            return plain(self.connection, query, most)
-        rows = by_terms(self.connection, query, where, [], self.about.indexed, most)
+            return plain(self.connection, query)
+        rows = by_terms(self.connection, query, where, [], self.about.indexed)
         left = query.limit - len(rows)
-        if left == 0 or is_full(rows, most):
+        if left == 0 or is_full(query, rows):
             return rows
-        rest = msgspec.structs.replace(query, after=max(query.after, self.about.indexed), limit=left)
-        return rows + plain(self.connection, rest, most - raw_bytes(rows))
+        rest = msgspec.structs.replace(rest_of(query, rows), after=max(query.after, self.about.indexed), limit=left)
+        return rows + plain(self.connection, rest)
 
 
 @contextmanager

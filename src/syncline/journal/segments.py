@@ -131,8 +131,8 @@ class Drainer:
         """Every record from lo to hi. One that is missing was lost, for only sealed ones are ever removed."""
         expected = lo
         while expected <= hi:
-            page = RecordQuery(after=expected - 1, before=hi + 1, limit=limits.SEGMENT_PAGE_RECORDS)
-            rows = self._journal.rows(page, limits.JOURNAL_PAGE_RAW)
+            most, size = limits.SEGMENT_PAGE_RECORDS, limits.JOURNAL_PAGE_RAW
+            rows = self._journal.rows(RecordQuery(after=expected - 1, before=hi + 1, limit=most, raw_bytes=size))
             for row in rows:
                 if row[0] != expected:
                     break

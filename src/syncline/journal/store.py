@@ -184,9 +184,9 @@ class Journal:
             gate.event.wait()
         return self._receipts(submission)
 
-    def read(self, query: RecordQuery, most: int | None = None) -> list[Record]:
-        """The records that match, in the order of their lsn; `most` as for `rows`."""
-        return [record_of(row, self.node, self.epoch) for row in self.rows(query, most)]
+    def read(self, query: RecordQuery) -> list[Record]:
+        """The records that match, in the order of their lsn."""
+        return [record_of(row, self.node, self.epoch) for row in self.rows(query)]
 
     def page(self, query: RecordQuery) -> tuple[list[Record], int]:
         """The first records that match, up to a bound on their bytes, and up to which lsn there are no others.
@@ -194,9 +194,9 @@ class Journal:
         Whoever reads on from there, page by page, gets all of them.
         """
         newest = self._writer.newest if query.before is None else query.before - 1
-        query = msgspec.structs.replace(query, before=newest + 1, descending=False)
-        rows = self.rows(query, limits.JOURNAL_PAGE_RAW)
-        cut = len(rows) >= min(query.limit, limits.JOURNAL_READ_MAX) or is_full(rows, limits.JOURNAL_PAGE_RAW)
+        query = msgspec.structs.replace(query, before=newest + 1, descending=False, raw_bytes=limits.JOURNAL_PAGE_RAW)
+        rows = self.rows(query)
+        cut = len(rows) >= min(query.limit, limits.JOURNAL_READ_MAX) or is_full(query, rows)
         return [record_of(row, self.node, self.epoch) for row in rows], rows[-1][0] if rows and cut else newest
 
     def batches(self, query: RecordQuery, rows: int = limits.API_PAGE_RECORDS) -> Iterator[pa.RecordBatch]:
@@ -205,24 +205,23 @@ class Journal:
             raise UsageError("an export runs forward")
         after, left = query.after, query.limit
         while left > 0:
-            page = msgspec.structs.replace(query, after=after, limit=min(rows, left))
-            if not (found := self.rows(page, limits.JOURNAL_PAGE_RAW)):
+            page = msgspec.structs.replace(query, after=after, limit=min(rows, left), raw_bytes=limits.JOURNAL_PAGE_RAW)
+            if not (found := self.rows(page)):
                 return
             yield batch_of(found, self.node, self.epoch)
             after, left = found[-1][0], left - len(found)
 
-    def rows(self, query: RecordQuery, most: int | None = None) -> list[Row]:
-        """The same as stored rows, not verified yet; see rows.py. `most` ends the answer with the row that brings its
-        raw bytes to so many."""
+    def rows(self, query: RecordQuery) -> list[Row]:
+        """The same as stored rows, not verified yet; see rows.py."""
         with self._reader() as connection:
             found: Any = ()
             if query.id is not None:
                 found = [(query.protocol,)] if query.protocol else connection.execute("SELECT name FROM protocols")
             where = self._index.lexicon.spans(query, [name for (name,) in found])
             if where is None:
-                return plain(connection, query, most)
+                return plain(connection, query)
             waiting, indexed = self._index.waiting(where.spans)
-            return by_terms(connection, query, where, waiting, indexed, most)
+            return by_terms(connection, query, where, waiting, indexed)
 
     def partitions(self, after: int) -> list[tuple[str, int]]:
         """The protocols and days (since 1970) of the records after this lsn."""

@@ -247,7 +247,7 @@ class Host(Protocol):
     def handle_stream(
         self, protocol: str, handler: StreamHandler, framing: Framing, *, timeout: float = 60.0, per_peer: int = 16
     ) -> None:
-        """Answer streams of `protocol`: one task each, at most `per_peer` at a time for one peer; more are reset.
+        """Answer streams of `protocol`: one task each, at most `per_peer` at a time for one peer; more are closed.
 
         The stream is closed when the handler returns. An error it raises ends that stream alone.
         """

@@ -1,11 +1,12 @@
 """libp2p hosts inside one process: the whole stack of `networks/libp2p`, on pipes instead of sockets.
 
 For tests, simulation and demos; with a virtual clock under the event loop, for virtual time. Hosts of one fabric find
-each other by the addresses they announce; a line between two of them can be cut.
+each other by the addresses they announce; a line between two of them can be slow, and can be cut.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from random import Random
@@ -25,6 +26,7 @@ from syncline.networks.libp2p.transport import Accept
 from syncline.networks.signal import Signal
 
 PIPE_BYTES: Final = 65_536  # under way in one direction
+MOUTHFUL: Final = 1_024  # bytes that come at once over a slow line
 
 
 class MemoryFabric:
@@ -34,6 +36,7 @@ class MemoryFabric:
         self.listeners: dict[str, tuple[Accept, TaskGroup]] = {}
         self._pipes: list[tuple[frozenset[str], PipeStream, PipeStream]] = []
         self._severed: set[frozenset[str]] = set()
+        self.bytes_per_second = math.inf  # of lines opened from now on
 
     def host(
         self,
@@ -53,7 +56,7 @@ class MemoryFabric:
         line = frozenset((dialler, listener))
         if listener not in self.listeners or line in self._severed:
             raise UnreachableError("nobody answers", about=f"/memory/{listener}")
-        ours, theirs = pipe()
+        ours, theirs = pipe(self.bytes_per_second)
         accept, tasks = self.listeners[listener]
         tasks.start_soon(accept, theirs, Address("memory", dialler, 0))
         self._pipes = [each for each in self._pipes if not each[1].closed]
@@ -131,8 +134,8 @@ class _Direction:
 class PipeStream(ByteStream):
     """One end of an in-process pipe: a byte stream with a bounded buffer."""
 
-    def __init__(self, inward: _Direction, outward: _Direction) -> None:
-        self._inward, self._outward = inward, outward
+    def __init__(self, inward: _Direction, outward: _Direction, bytes_per_second: float = math.inf) -> None:
+        self._inward, self._outward, self._rate = inward, outward, bytes_per_second
         self.closed = False
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
@@ -146,6 +149,9 @@ class PipeStream(ByteStream):
             if way.ended:
                 raise anyio.EndOfStream
             await way.changed.wait()
+        if math.isfinite(self._rate):
+            max_bytes = min(max_bytes, MOUTHFUL)
+            await anyio.sleep(MOUTHFUL / self._rate)
         data = bytes(way.data[:max_bytes])
         del way.data[:max_bytes]
         way.changed.set()
@@ -190,7 +196,7 @@ class PipeStream(ByteStream):
         return {}
 
 
-def pipe() -> tuple[PipeStream, PipeStream]:
+def pipe(bytes_per_second: float = math.inf) -> tuple[PipeStream, PipeStream]:
     """Two ends that hear each other."""
     there, back = _Direction(), _Direction()
-    return PipeStream(back, there), PipeStream(there, back)
+    return PipeStream(back, there, bytes_per_second), PipeStream(there, back, bytes_per_second)

@@ -163,8 +163,10 @@ class _Records(_Route):
         """The newest `count` matching records, or as many as a page holds, oldest of them first."""
         journal = self.node.journal
         newest = journal.newest()
-        step = msgspec.structs.replace(query, before=newest + 1, limit=max(count, 1), descending=True)
-        found = await anyio.to_thread.run_sync(journal.read, step, JOURNAL_PAGE_RAW) if count else []
+        step = msgspec.structs.replace(
+            query, before=newest + 1, limit=max(count, 1), descending=True, raw_bytes=JOURNAL_PAGE_RAW
+        )
+        found = await anyio.to_thread.run_sync(journal.read, step) if count else []
         return self._ndjson(found[::-1], newest)
 
     async def _newest(self, after: int, wait: float) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 import anyio.to_thread
@@ -28,6 +28,9 @@ from syncline.node.judge import Judges
 from syncline.node.networks import NodeNetworks
 from syncline.node.plugins import protocol_plugins
 from syncline.node.receive import Receiver
+
+if TYPE_CHECKING:
+    from syncline.protocols.sds.service import Following, Found, SdsService, Taken, Where
 
 log = structlog.get_logger()
 State = Literal["starting", "ready", "stopping", "stopped"]
@@ -95,6 +98,35 @@ class Node:
                 f"this node does not speak {protocol!r}",
                 hint=f"it speaks: {', '.join(sorted(self.services)) or 'none'}",
             ) from None
+
+    # space data, by SDS exchange; what else a protocol can do is in its service
+
+    async def publish(self, schema: str, data: Mapping[str, Any], *, ttl: int = 0) -> Taken:
+        """Sign the fields of one message (`"OMM", {"NORAD_CAT_ID": 25544, …}`), keep it and give it to the network.
+
+        Returns it as it was kept. Raises UsageError for fields the schema does not have, RefusedError when the rate of
+        the network is used up.
+        """
+        return await self._sds.send(schema, data, ttl=ttl)
+
+    def subscribe(self, schema: str, where: Where = None, *, after: int | None = None) -> Following:
+        """Messages of a schema that this node takes in and that match, to be iterated over for ever.
+
+        From now on, or from after the record of this lsn; each once and in order, however late they are asked for.
+        """
+        return self._sds.subscribe(schema, where, after=after)
+
+    async def query(self, peer: str, schema: str, where: Where = None, **options: Any) -> list[Found]:
+        """Messages that a peer holds, named by its PeerID or an address, and whether each proves itself.
+
+        Options: `limit` (100), `offset`, `order_by`, `order` ("asc", "desc"), `signatures` (True), `keep` (False). Raises
+        UnreachableError when the peer cannot be reached, RefusedError when it says no.
+        """
+        return await self._sds.query(peer, schema, where, **options)
+
+    @property
+    def _sds(self) -> SdsService:
+        return cast("SdsService", self.service("sds"))
 
     def decoded(self, record: Record) -> Mapping[str, Any]:
         """What a record says, in the words of its protocol."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points, metadata
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from syncline.core.errors import MissingError, UsageError
 from syncline.core.ports import ProtocolPlugin
-from syncline.core.settings import CORE_SECTIONS
+from syncline.core.settings import CORE_SECTIONS, Settings, load
 
 PROTOCOLS: Final = "syncline.protocols"
 GROUPS: Final = {
@@ -80,6 +81,22 @@ def protocol_sections() -> Mapping[str, type[msgspec.Struct]]:
 def absent_protocols() -> dict[str, str]:
     """The protocols that cannot be loaded, and why: their settings are not unknown, but cannot be understood."""
     return {point.name: problem for point in entry_points(group=PROTOCOLS) if (problem := _problem(point))}
+
+
+def load_settings(
+    file: Path | str | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """The settings of a node: from `file` (or the defaults), the environment and flags (`{"api.port": 0}`).
+
+    Those of every installed protocol are known, so that what is returned is fit for `running`.
+    """
+    path = Path(file) if file is not None else None
+    return load(
+        file=path, environment=environment, flags=flags, sections=protocol_sections(), absent=absent_protocols()
+    )
 
 
 @cache

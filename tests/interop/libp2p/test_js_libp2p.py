@@ -148,6 +148,31 @@ async def test_a_line_of_js_us_and_js_delivers_once_attributed_to_its_author() -
                 assert (message["from"], b64decode(message["text"])) == (first.peer, b"through the middle")
 
 
+async def test_a_triangle_with_js_stays_together_through_a_thousand_large_messages() -> None:
+    """Each makes the js peer that did not publish tell us that it wants no copy: that is no spam."""
+    async with js_peer() as first, js_peer() as other, running_host(NodeKey.generate()) as ours:
+        await ours.connect(first.address)
+        await ours.connect(other.address)
+        await first.tell("dial", address=other.address)
+        async with ours.gossip.subscribe(TOPIC) as subscription:
+            for js in (first, other):
+                await js.tell("subscribe", router="gossip", topic=TOPIC)
+            await first.tell("awaitSubscribers", router="gossip", topic=TOPIC, count=2)
+            with anyio.fail_after(30):
+                await ours.gossip.wait_for_neighbours(TOPIC, 2)
+            await anyio.sleep(3)  # meshes form with the heartbeat
+            async with anyio.create_task_group() as tasks:
+                publish = {"router": "gossip", "topic": TOPIC, "data": bytes(2_048), "times": 1_000}
+                tasks.start_soon(lambda: first.tell("publish", **publish))
+                found = await take(subscription, 1_000)
+            assert len({each.message.id for each in found}) == len(found) == 1_000
+            messages = (await other.tell("received", router="gossip", count=1_000))["messages"]
+            assert len({message["seqno"] for message in messages}) == len(messages) == 1_000
+            assert {peer.peer for peer in ours.peers()} == {first.peer, other.peer}
+            assert ours.statistics()["gossip_control_spam"] == 0
+            assert all(peer.score >= 0 for peer in ours.peers())
+
+
 async def test_identify_tells_what_the_peer_is_and_disconnecting_is_noticed() -> None:
     async with together("they") as (ours, js):
         with anyio.fail_after(30):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import anyio
 import pytest
@@ -212,9 +215,12 @@ async def test_identify_and_its_push_tell_what_is_spoken(fabric: MemoryFabric) -
         [info] = a.peers()
         assert (info.peer, info.direction, info.agent.partition("/")[0]) == (b.peer_id, "out", "syncline")
         assert "/echo/1" not in info.protocols
+        [there] = b._peers[a.peer_id].connections
+        before = set(there._channels)
         b.handle_stream("/echo/1", echo, FRAMES)
         await anyio.sleep(1)
         assert "/echo/1" in a.peers()[0].protocols
+        assert set(there._channels) == before
         assert [peer.direction for peer in b.peers()] == ["in"]
 
 
@@ -254,6 +260,24 @@ async def test_dialling_twice_or_from_both_sides_leaves_one_peer(fabric: MemoryF
         assert events[1:] == [PeerEvent(b.peer_id, False, Cut.CLOSED)]
         await anyio.sleep(1)
         assert b.peers() == []
+
+
+async def test_a_stream_is_opened_on_the_connection_that_lives(fabric: MemoryFabric) -> None:
+    """Both dialled at once; the peer says goodbye on the newer connection."""
+    async with fabric.host(KEYS[0]) as a, fabric.host(KEYS[1]) as b:
+        b.handle_stream("/echo/1", echo, FRAMES)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(a.connect, b.addresses[0])
+            tasks.start_soon(b.connect, a.addresses[0])
+        await anyio.sleep(1)
+        older, newer = a._peers[b.peer_id].connections
+        newer.session.closing = True
+        stream = await a.open_stream(b.peer_id, "/echo/1", FRAMES)
+        await stream.send(b"x")
+        assert await stream.receive() == b"x"
+        older.session.closing = True
+        with pytest.raises(UnreachableError, match="not connected"):
+            await a.open_stream(b.peer_id, "/echo/1", FRAMES)
 
 
 async def test_bootstrap_peers_are_dialled_again_with_growing_pauses(fabric: MemoryFabric) -> None:
@@ -411,6 +435,51 @@ async def test_a_lying_identity_is_only_a_hint(fabric: MemoryFabric) -> None:
 
 
 # TCP, in real time
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_host_that_runs_out_of_files_takes_connections_again_when_it_has_some(backend: str) -> None:
+    async def main() -> None:
+        async with running_host(KEYS[0]) as a, running_host(KEYS[1]) as b:
+            port = int(b.addresses[0].split("/")[4])
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            with socket.socket() as stranger:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (_open_files(), hard))
+                try:
+                    stranger.connect(("127.0.0.1", port))
+                    await anyio.sleep(0.3)
+                finally:
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert await a.connect(b.addresses[0]) == b.peer_id
+
+    anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_host_that_is_asked_something_while_it_says_goodbye_still_stops_in_peace(backend: str) -> None:
+    async def main() -> None:
+        async with running_host(KEYS[0]) as a, anyio.create_task_group() as tasks:
+            async with running_host(KEYS[1]) as b:
+                await a.connect(b.addresses[0])
+                channel = await a.open_channel(b.peer_id, [PING])
+
+                async def go_on() -> None:
+                    with suppress(UnreachableError):
+                        while True:
+                            await channel.send(bytes(32))
+                            await channel.receive()
+
+                tasks.start_soon(go_on)
+                await anyio.sleep(0.1)
+            assert a.peers() == []
+
+    anyio.run(main, backend=backend)
+
+
+def _open_files() -> int:
+    """The lowest limit of open files under which those that are open stay usable and no other can be opened."""
+    with Path(os.devnull).open() as probe:
+        return probe.fileno()
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -11,13 +12,15 @@ from syncline.core.errors import ClosedError, UnreachableError, UsageError
 from syncline.core.keys import NodeKey
 from syncline.core.limits import PUBSUB_MESSAGE_BYTES, PUBSUB_UNDECIDED
 from syncline.core.verdict import ACCEPT, Reason, ignore, reject
-from syncline.formats.pubsub import Rpc, Subscribe, compose, encode_rpc
+from syncline.formats.pubsub import Control, Have, Rpc, Subscribe, compose, encode_rpc
 from syncline.networks.host import Cut, Delivery, Drop, PeerEvent, Subscription
 from syncline.networks.libp2p.connection import Channel
 from syncline.networks.libp2p.guard import Limits
 from syncline.networks.libp2p.host import HostSettings, Libp2pHost
 from syncline.networks.memory_host import MemoryFabric
+from syncline.networks.pubsub.gossip import GossipRouter
 from syncline.networks.pubsub.outbox import frame, message_frame
+from syncline.networks.pubsub.router import Router
 
 pytestmark = pytest.mark.anyio
 KEYS = [NodeKey(bytes(31) + bytes((number,))) for number in range(5)]
@@ -304,6 +307,52 @@ async def test_broken_giant_and_spamming_streams_are_cut_by_name(fabric: MemoryF
         assert victim.gossip.router.subscribers == {}
 
 
+async def test_announcing_and_asking_for_ids_without_end_costs_the_connection(fabric: MemoryFabric) -> None:
+    """Also when it is no longer answered: 500 RPCs a second, which alone are not too many."""
+    ids = tuple(bytes((number,)) * 32 for number in range(50))
+    spam = frame(encode_rpc(Rpc(control=Control(have=(Have(T, ids),), want=ids))))
+    async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host, victim.gossip.subscribe(T):
+        await host.connect(victim.addresses[0])
+        await anyio.sleep(1)
+        channel = await host.open_channel(victim.peer_id, ["/meshsub/1.1.0"])
+        sent = 0
+        with suppress(UnreachableError):
+            while sent < 1_000:
+                await channel.send(spam)
+                sent += 1
+                await anyio.sleep(0.002)
+        assert 200 < sent < 300
+        assert victim.statistics()["cut_misbehaving"] == 1
+
+
+async def test_messages_without_a_topic_cost_their_sender_the_connection(fabric: MemoryFabric) -> None:
+    async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host:
+        attacker = await attack(fabric, victim, "/floodsub/1.0.0", host)
+        await attacker.write(frame(encode_rpc(Rpc(messages=(b"",) * 17))))
+        assert victim.statistics()["flood_refused_invalid_topic"] == 17
+        assert victim.statistics()["cut_misbehaving"] == 1
+
+
+async def test_others_get_their_turn_while_a_peer_sends_nothing_by_the_thousand(fabric: MemoryFabric) -> None:
+    async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host, anyio.create_task_group() as tasks:
+        await host.connect(victim.addresses[0])
+        await anyio.sleep(0.1)
+        channel = await host.open_channel(victim.peer_id, ["/floodsub/1.0.0"])
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await anyio.lowlevel.checkpoint()
+                turns += 1
+
+        tasks.start_soon(others)
+        await channel.send(frame(b"") * 30_000 + frame(encode_rpc(Rpc((Subscribe(T, True),)))))
+        await victim.flood.wait_for_neighbours(T)
+        assert turns > 30_000 / 32
+        tasks.cancel_scope.cancel()
+
+
 async def test_subscriptions_of_one_peer_are_bounded(fabric: MemoryFabric) -> None:
     async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host:
         attacker = await attack(fabric, victim, "/meshsub/1.1.0", host)
@@ -440,10 +489,97 @@ async def test_slow_peers_that_come_back_to_be_slow_again_are_banned_in_the_end(
     settings = HostSettings(limits=Limits(faults=16.0), slow_seconds=1.0)
     async with fabric.host(KEYS[0], settings) as a, fabric.host(KEYS[1]) as slow:
         for _ in range(3):
+            await slow.connect(a.addresses[0])
+            await anyio.sleep(0.1)
             a.cut(slow.peer_id, Cut.SLOW_READER)
-        await slow.connect(a.addresses[0])
-        await anyio.sleep(0.1)
-        a.blame(slow.peer_id)
+            await anyio.sleep(0.1)
+        assert a.statistics()["cut_slow_reader"] == 3
+        await slow.connect(a.addresses[0])  # the handshake ends well, the welcome does not
         await anyio.sleep(0.1)
         assert a.peers() == []
-        assert a.statistics()["cut_misbehaving"] == 1
+        assert a.statistics()["refused_banned"] == 1
+
+
+async def test_large_messages_at_a_high_rate_do_not_make_honest_neighbours_ban_one_another(
+    fabric: MemoryFabric,
+) -> None:
+    """Every large message brings an IDONTWANT; many of them are no spam."""
+    async with (
+        fabric.host(KEYS[0]) as a,
+        fabric.host(KEYS[1]) as b,
+        fabric.host(KEYS[2]) as c,
+        anyio.create_task_group() as tasks,
+        b.gossip.subscribe(T) as at_b,
+        c.gossip.subscribe(T) as at_c,
+    ):
+        for one, other in ((a, b), (b, c), (c, a)):
+            await one.connect(other.addresses[0])
+        await settle((a, 2), (b, 1), (c, 1))
+        await anyio.sleep(3)
+        got: dict[str, list[bytes]] = {b.peer_id: [], c.peer_id: []}
+
+        async def follow(host: Libp2pHost, subscription: Subscription) -> None:
+            async for batch in subscription:
+                for delivery in batch:
+                    got[host.peer_id].append(delivery.message.data)
+                    delivery.decide(ACCEPT)
+
+        tasks.start_soon(follow, b, at_b)
+        tasks.start_soon(follow, c, at_c)
+        sent = [number.to_bytes(4, "big") * 512 for number in range(1_000)]
+        for data in sent:
+            await a.gossip.publish(T, data)
+        await anyio.sleep(5)
+        assert [sorted(each) for each in got.values()] == [sent, sent]
+        for host in (b, c):
+            assert host.statistics()["gossip_control_spam"] == 0
+            assert len(host.peers()) == 2
+            assert all(peer.score >= 0 for peer in host.peers())
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_peer_that_speaks_but_refuses_to_listen_is_not_heard_and_stays_in_no_mesh(fabric: MemoryFabric) -> None:
+    deaf = Rpc((Subscribe(T, True),), control=Control(graft=(T,)))
+    async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host:
+        host.gossip.router = Router()  # answers FloodSub streams only
+        async with victim.gossip.subscribe(T) as subscription:
+            attacker = await attack(fabric, victim, "/meshsub/1.1.0", host)
+            await attacker.write(frame(encode_rpc(deaf)))
+            await anyio.sleep(1)
+            messages = [message_frame(compose(KEYS[3], T, bytes(10_000), seqno)) for seqno in range(1, 100)]
+            with pytest.raises(UnreachableError):  # reading ends, so its window closes, and then the stream is reset
+                await attacker.write(b"".join(messages))
+            assert len(await receive(subscription, 1)) < 20
+            router = victim.gossip.router
+            assert isinstance(router, GossipRouter)
+            assert router.mesh[T] == set()
+
+
+async def test_a_graft_read_after_its_sender_left_puts_nobody_into_the_mesh(fabric: MemoryFabric) -> None:
+    graft = frame(encode_rpc(Rpc((Subscribe(T, True),), control=Control(graft=(T,)))))
+    async with fabric.host(KEYS[0]) as victim, victim.gossip.subscribe(T) as subscription:
+        async with fabric.host(KEYS[1]) as host:
+            attacker = await attack(fabric, victim, "/meshsub/1.1.0", host)
+            messages = [compose(KEYS[3], T, b"x", seqno) for seqno in range(PUBSUB_UNDECIDED)]
+            await attacker.write(b"".join(map(message_frame, messages)) + graft)
+        await anyio.sleep(0.1)
+        assert victim.peers() == []
+        for delivery in await receive(subscription, PUBSUB_UNDECIDED):
+            delivery.decide(ACCEPT)
+        await anyio.sleep(0.1)
+        router = victim.gossip.router
+        assert isinstance(router, GossipRouter)
+        assert (router.mesh[T], router.subscribers) == (set(), {})
+
+
+async def test_a_neighbour_on_a_slow_line_is_given_time_for_a_large_message(fabric: MemoryFabric) -> None:
+    """A megabyte at 100 kB/s takes ten seconds, twice as long as a neighbour may take nothing."""
+    async with fabric.host(KEYS[0]) as a, fabric.host(KEYS[1]) as b, b.gossip.subscribe(T) as subscription:
+        fabric.bytes_per_second = 100_000
+        await a.connect(b.addresses[0])
+        await settle((a, 1))
+        data = bytes(PUBSUB_MESSAGE_BYTES)
+        await a.gossip.publish(T, data)
+        [delivery] = await receive(subscription, 1)
+        assert delivery.message.data == data
+        assert "cut_slow_reader" not in a.statistics()

@@ -163,6 +163,16 @@ def test_connections_are_limited_in_all_and_per_address() -> None:
     assert guard.refused == {Cut.CROWDED: 3}
 
 
+def test_strangers_leave_room_for_those_we_dial() -> None:
+    guard = Guard(Limits(connections=16, per_address=1))
+    for number in range(20):
+        if guard.knock(f"address {number}", 0.0) is None:
+            guard.shaken()
+            assert guard.enter(f"stranger {number}", 0.0) is None
+    assert guard.connections == 14
+    assert [guard.enter(f"friend {number}", 0.0) for number in range(3)] == [None, None, Cut.CROWDED]
+
+
 def test_an_address_may_not_knock_too_fast() -> None:
     guard = Guard(Limits(dials_per_second=2.0, dials_burst=5.0))
     taken = 0

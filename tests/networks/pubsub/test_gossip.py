@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from syncline.core.limits import PUBSUB_CONTROL_PER_HEARTBEAT, PUBSUB_IDS_PER_HEARTBEAT
 from syncline.formats.pubsub import Control, Have, Prune
 from syncline.networks.pubsub import gossip, score
@@ -95,6 +97,16 @@ def test_a_backoff_of_years_is_not_believed() -> None:
     assert made.mesh[T] == {"p00"}
 
 
+def test_peers_that_come_and_go_to_be_pruned_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gossip, "PUBSUB_BACKOFFS", 10)
+    made = router(0)
+    for number in range(30):
+        made.add_peer(f"q{number}", V12, outbound=False)
+        made.control(f"q{number}", Control(prune=(Prune(T, 3_600),)), (), 0.0)
+        made.remove_peer(f"q{number}", 0.0)
+    assert list(made._backoff) == [(T, f"q{number}") for number in range(20, 30)]
+
+
 def test_forwarding_goes_to_the_mesh_except_where_it_came_from_or_is_not_wanted() -> None:
     made = router(4)
     assert made.mesh[T] == {"p00", "p01", "p02", "p03"}
@@ -162,11 +174,20 @@ def test_a_promise_that_is_not_kept_is_held_against_the_peer_and_a_kept_one_is_n
         assert (made.score("p00", 60.0) >= 0) is keeps
 
 
+def test_a_promise_that_is_late_because_we_do_not_read_is_held_against_nobody() -> None:
+    made = router(1)
+    for second in range(0, 60, 4):
+        made.control("p00", Control(have=(Have(T, (b"%d" % second,)),)), (), float(second))
+        made.excuse("p00")
+        made.heartbeat(second + 4.0)
+    assert made.score("p00", 60.0) >= 0
+
+
 def test_control_spam_is_not_heard() -> None:
     made = router(1)
     made.accepted(None, T, b"id", b"raw", 0.0)
     for _ in range(PUBSUB_CONTROL_PER_HEARTBEAT):
-        made.control("p00", Control(), (), 0.0)
+        made.control("p00", Control(graft=("/other",)), (), 0.0)
     assert made.control("p00", Control(want=(b"id",)), (), 0.0) == []
     made.heartbeat(1.0)
     assert made.control("p00", Control(want=(b"id",)), (), 1.0) == [Send("p00", None, (b"raw",))]
@@ -180,9 +201,31 @@ def test_more_ids_than_anybody_needs_are_cut_off() -> None:
     assert send.control is not None
     assert len(send.control.want) == PUBSUB_IDS_PER_HEARTBEAT
     assert made.control("p00", Control(have=(Have(T, (b"one more",)),)), (), 0.0) == []
-    for _ in range(20):
-        made.control("p00", Control(unwanted=ids), (), 0.0)
-    assert len(made._unwanted["p00"]) <= gossip.UNWANTED_KEPT
+    assert made.spam == 0  # not yet more than heartbeats that bunch up bring
+    for _ in range(6):
+        made.control("p00", Control(have=(Have(T, ids),)), (), 0.0)
+    assert made.spam == 4
+    assert made.score("p00", 0.0) == 0.0
+    for _ in range(3):
+        made.control("p00", Control(have=(Have(T, ids),)), (), 0.0)
+    assert made.score("p00", 0.0) == -9.0
+
+
+def test_a_peer_may_say_of_every_large_message_that_it_wants_no_copy() -> None:
+    made = router(1)
+    for number in range(4_000):
+        assert made.control("p00", Control(unwanted=(b"%d" % number,)), (), 0.0) == []
+    assert (made.score("p00", 0.0), made.spam) == (0.0, 0)
+    assert list(made._unwanted["p00"]) == [b"%d" % number for number in range(4_000 - gossip.UNWANTED_KEPT, 4_000)]
+    assert made.targets_to_forward(T, b"3999", ()) == set()
+    assert made.targets_to_forward(T, b"4000", ()) == {"p00"}
+
+
+def test_ids_that_no_message_can_have_are_neither_kept_nor_asked_for() -> None:
+    made = router(1)
+    giant = bytes(gossip.ID_BYTES + 1)
+    assert made.control("p00", Control(have=(Have(T, (giant,)),), unwanted=(giant,)), (), 0.0) == []
+    assert not made._unwanted["p00"]
 
 
 def test_what_is_known_of_a_peer_goes_with_it() -> None:

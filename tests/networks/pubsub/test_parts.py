@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from syncline.formats.framing import Framing
-from syncline.formats.pubsub import Control, Subscribe, decode_rpc
+from syncline.formats.pubsub import Control, Have, Prune, Subscribe, decode_rpc
 from syncline.networks.decay import Decaying
 from syncline.networks.pubsub import cache, score
 from syncline.networks.pubsub.cache import MessageCache
-from syncline.networks.pubsub.outbox import Outbox, message_frame
+from syncline.networks.pubsub.outbox import Outbox, message_frame, together
 from syncline.networks.pubsub.score import Scores
 from syncline.networks.pubsub.seen import Seen
 
@@ -61,6 +61,19 @@ def test_announcements_and_control_go_before_messages() -> None:
     assert subscriptions.subscriptions == (Subscribe("/t", False), Subscribe("/u", True))
     assert control.control == Control(graft=("/t",))
     assert message.messages == (b"message",)
+
+
+def test_control_messages_of_one_kind_travel_together_in_their_order() -> None:
+    ids = [b"%d" % number for number in range(12)]
+    told = [Control(graft=("/t",)), Control(graft=("/u",)), *(Control(unwanted=(id,)) for id in ids)]
+    told += [Control(have=(Have("/t", (b"x",)),)), Control(prune=(Prune("/t", 60),)), Control(prune=(Prune("/u", 60),))]
+    assert together(told) == [
+        Control(graft=("/t", "/u")),
+        Control(unwanted=tuple(ids[:10])),
+        Control(unwanted=tuple(ids[10:])),
+        Control(have=(Have("/t", (b"x",)),)),
+        Control(prune=(Prune("/t", 60), Prune("/u", 60))),
+    ]
 
 
 def test_control_messages_beyond_the_bound_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

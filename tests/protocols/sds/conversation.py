@@ -179,7 +179,7 @@ class Conversation:
                 found = self.answerer.journal.read(query)
                 for frame in feed.feed(found, self.now):
                     self._cross(frame)
-                quiet = 0 if len(found) == query.limit else quiet + 1
+                quiet = 0 if query.cuts_off(found) else quiet + 1
 
     def _run(self, scan: Scan) -> None:
         while isinstance(query := scan.wants(), RecordQuery):

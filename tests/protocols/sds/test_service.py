@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from syncline.core.errors import (
     UsageError,
 )
 from syncline.core.keys import NodeKey
-from syncline.core.limits import SDS_MESSAGE_BYTES
+from syncline.core.limits import HOUR, SDS_MESSAGE_BYTES, SECOND
 from syncline.core.record import Direction
 from syncline.core.verdict import Outcome, Reason
 from syncline.networks.host import Stream
@@ -116,19 +116,84 @@ async def test_a_forged_message_is_kept_as_rejected_and_goes_no_further(tmp_path
         assert bob.host.peers()[0].score < 0  # the neighbour that handed it on
 
 
+async def test_every_kind_of_bad_message_is_refused_by_its_own_reason_and_kept_only_as_refused(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 3, memory_hours=24.0) as [alice, bob, carol]:
+        await line(alice, bob, carol)
+        now = alice.node.clock.now()
+        good = message(STRANGER, now)
+        cdm = standard("CDM").writer.encode({"MESSAGE_ID": "1"})
+        large = message(STRANGER, now, 6, payload=bytes(SDS_MESSAGE_BYTES))
+        bad: list[tuple[bytes, Reason]] = [
+            (encode(message(STRANGER, now, 2, publisher_id=alice.peer_id)), Reason.INVALID_SIGNATURE),
+            (encode(message(STRANGER, now + 301 * SECOND, 3)), Reason.FUTURE_TIMESTAMP),
+            (encode(large), Reason.OVERSIZE),
+            (encode(message(STRANGER, now, 4))[:-20], Reason.MALFORMED),
+            (
+                encode(signed_publish(STRANGER, schema="OMM", payload=cdm, message_id="5", now=now)),
+                Reason.INVALID_PAYLOAD,
+            ),
+            (encode(message(STRANGER, now, 7, publisher_id="nobody")), Reason.INVALID_PUBLISHER),
+        ]
+        harmless: list[tuple[bytes, Reason]] = [
+            (encode(message(STRANGER, now - 25 * HOUR, 8)), Reason.TOO_OLD),  # a replay from before the memory of ids
+            (
+                encode(
+                    signed_publish(
+                        STRANGER, schema="OMM", payload=good.payload, message_id="9", now=now - 60 * SECOND, ttl=30
+                    )
+                ),
+                Reason.EXPIRED,
+            ),
+            (encode(good), Reason.DUPLICATE),  # a replay within it
+        ]
+        for raw in (encode(good), *(raw for raw, _ in bad), *(raw for raw, _ in harmless)):
+            await alice.host.gossip.publish(OMM, raw)
+        await _rows(bob, 1 + len(bad) + len(harmless))
+        rejected, ignored = bob.records(verdict="reject"), bob.records(verdict="ignore")
+        assert [(record.raw, record.reason) for record in rejected] == bad
+        assert [record.reason for record in ignored] == [reason for _, reason in harmless]
+        assert [record.raw for record in ignored] == [None] * len(harmless)
+        assert [record.raw for record in bob.records(verdict="accept")] == [encode(good)]
+        verdicts = bob.node.statistics()["verdicts"]
+        assert {f"sds/reject/{reason}" for _, reason in bad} | {f"sds/ignore/{reason}" for _, reason in harmless} == {
+            name for name, count in verdicts.items() if count == 1 and not name.startswith("sds/accept")
+        }
+        await carol.holds(1)
+        assert [record.raw for record in carol.records()] == [encode(good)]  # nothing else went on
+
+
 async def test_more_than_a_publishers_share_is_ignored_on_gossip(tmp_path: Path) -> None:
     async with nodes(tmp_path, 2, clock=FakeClock()) as [alice, bob]:
         await line(alice, bob)
         now = alice.node.clock.now()
-        for number in range(1, 15):
+        for number in range(1, 25):
             await alice.host.gossip.publish(OMM, encode(message(STRANGER, now, number)))
-        await bob.holds(10)
-        await _rows(bob, 14)
-        await alice.host.gossip.publish(OMM, encode(message(STRANGER, now, 15)))  # what was taken before counts, too
-        await _rows(bob, 15)
+        await bob.holds(20)  # a second's share, and as much for what was bunched up on its way
+        await _rows(bob, 24)
+        await alice.host.gossip.publish(OMM, encode(message(STRANGER, now, 25)))  # what was taken before counts, too
+        await _rows(bob, 25)
         ignored = [record for record in bob.records() if record.verdict is Outcome.IGNORE]
         assert {record.reason for record in ignored} == {Reason.RATE_LIMITED}
         assert len(ignored) == 5
+
+
+async def test_a_publisher_that_keeps_to_the_rate_loses_nothing_on_its_way(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 3) as [alice, bob, carol]:
+        await line(alice, bob, carol)
+        for number in range(1, 41):
+            with anyio.fail_after(5):
+                while not await _published(alice, number):
+                    await anyio.sleep(0.01)
+        assert [int(record.key) for record in await carol.holds(40)] == list(range(1, 41))
+        assert carol.records(verdict="ignore") == bob.records(verdict="ignore") == []
+
+
+async def _published(place: Running, number: int) -> bool:
+    """Whether the rate let the message through."""
+    with suppress(RefusedError):
+        await place.node.publish("OMM", {"NORAD_CAT_ID": number})
+        return True
+    return False
 
 
 async def _rows(place: Running, count: int) -> None:
@@ -341,6 +406,47 @@ async def test_a_query_brings_verified_records_in_pages(tmp_path: Path) -> None:
         assert alice.records() == []
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
+async def test_a_node_itself_publishes_subscribes_and_queries(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 2) as [alice, bob]:
+        await line(alice, bob)
+        news = bob.node.subscribe("OMM", where={"MEAN_MOTION": {"gt": 15}})
+        await alice.node.publish("OMM", {"NORAD_CAT_ID": 1, "MEAN_MOTION": 1.0})
+        sent = await alice.node.publish("OMM", {"NORAD_CAT_ID": 25544, "MEAN_MOTION": 15.5}, ttl=60)
+        [taken] = await _first(news, 1)
+        assert (taken.record.id, taken.message.ttl, taken.fields["NORAD_CAT_ID"]) == (sent.record.id, 60, 25544)
+        found = await bob.node.query(alice.peer_id, "OMM", where={"NORAD_CAT_ID": 25544}, limit=10)
+        assert [(each.fields["MEAN_MOTION"], each.verified) for each in found] == [(15.5, True)]
+
+
+async def test_a_peer_named_by_its_address_is_dialled(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 2) as [alice, bob]:
+        await alice.node.publish("OMM", {"NORAD_CAT_ID": 1})
+        [address] = alice.host.addresses
+        [found] = await bob.node.query(address, "OMM", keep=True)
+        assert found.verified
+        assert [record.peer for record in bob.records()] == [alice.peer_id]
+        assert (await bob.sds.sync(address)).peer == alice.peer_id
+        async with bob.sds.follow(address, ["OMM"], history=1) as pushes:
+            [receipt] = await _first(pushes, 1)
+        assert receipt.arrival.reason is Reason.DUPLICATE
+        with pytest.raises(UnreachableError):
+            await bob.node.query(f"/memory/nobody/p2p/{STRANGER.peer_id}", "OMM")
+
+
+async def test_peers_that_ask_for_everything_and_read_nothing_keep_nobody_else_from_an_answer(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 3, publish_rate=0) as [alice, bob, carol], AsyncExitStack() as stack:
+        for number in range(1, 61):
+            await bob.sds.send("OMM", {"NORAD_CAT_ID": number, "COMMENT": "x" * 20_000})
+        for number in range(6):
+            peer = await stack.enter_async_context(bare(alice, bob))
+            await peer.say(wire.Sync(sync_id=f"{number}"))
+        await anyio.sleep(0.5)
+        with anyio.fail_after(5):
+            [found] = await carol.sds.query(bob.host.addresses[0], "OMM", {"NORAD_CAT_ID": 7})
+        assert found.verified
+
+
 async def test_found_records_are_kept_when_asked(tmp_path: Path) -> None:
     async with nodes(tmp_path, 2) as [alice, bob]:
         sent = await bob.sds.send("OMM", {"NORAD_CAT_ID": 1}, ttl=1)
@@ -410,6 +516,34 @@ async def test_a_node_that_was_off_catches_up_by_itself(tmp_path: Path) -> None:
         records = await alice.holds(50)
         assert {record.kind for record in records} == {"record"}
         assert {record.id for record in records} == {record.id for record in bob.records()}
+
+
+async def test_a_peer_that_never_comes_to_an_end_keeps_nobody_from_catching_up_with_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.protocols.sds.service.catchup.TURN_SECONDS", 0.2)
+    asked: list[Message] = []
+
+    async def dawdle(stream: Stream) -> None:
+        peer = Bare(stream)
+        await peer.say(greeting(["OMM", "CDM"]))
+        while not isinstance(message := await peer.hear(), wire.Sync):
+            pass
+        asked.append(message)
+        await anyio.sleep(20)
+
+    async with nodes(tmp_path, 2, publish_rate=0, sync_seconds=0.2) as [alice, bob]:
+        for number in range(1, 6):
+            await bob.sds.send("OMM", {"NORAD_CAT_ID": number})
+        first = next(key for key in (NodeKey(bytes([9, n]) * 16) for n in range(256)) if key.peer_id < bob.peer_id)
+        async with alice.fabric.host(first) as slow:
+            slow.handle_stream(wire.PROTOCOL_ID, dawdle, FRAMING)
+            await alice.host.connect(slow.addresses[0])
+            await alice.host.connect(bob.host.addresses[0])
+            with anyio.fail_after(10):
+                await alice.holds(5)
+                while len(asked) < 2:  # and it has its turn again
+                    await anyio.sleep(0.01)
 
 
 async def test_catching_up_brings_all_that_is_missing_and_hardly_more_bytes(tmp_path: Path) -> None:

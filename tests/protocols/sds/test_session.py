@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from syncline.core import limits
 from syncline.core.errors import DecodeError, OverloadedError, UsageError
 from syncline.core.limits import SDS_MESSAGE_BYTES, SECOND
 from syncline.core.ports import RecordQuery
+from syncline.core.record import Record
 from syncline.core.verdict import Reason
 from syncline.protocols.sds import wire
 from syncline.protocols.sds.bloom import Bloom
@@ -525,6 +527,30 @@ def test_a_late_joiner_gets_the_newest_records_of_the_past_in_their_order(alice:
     bob.take(bob.message(payload={"NORAD_CAT_ID": 5}))
     talk.news()
     assert pushed(talk) == [598, 599, 600, 5]
+
+
+def test_large_records_are_read_few_at_a_time_and_nothing_is_left_out(
+    alice: Place, bob: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages end at their bytes, so that 500 records of a megabyte are never in memory at once."""
+    monkeypatch.setattr(limits, "SDS_SCAN_BYTES", 3_000)
+    for number in range(1, 41):
+        bob.take(bob.message(payload={"NORAD_CAT_ID": number, "COMMENT": "x" * 1_000}))
+    read, sizes = bob.journal.read, []
+
+    def measured(query: RecordQuery) -> list[Record]:
+        found = read(query)
+        sizes.append(sum(len(record.raw or b"") for record in found))
+        return found
+
+    monkeypatch.setattr(bob.journal, "read", measured)
+    talk = Conversation(alice, bob)
+    subscribe(talk, include_historical=True, historical_limit=30)
+    assert pushed(talk) == list(range(11, 41))
+    assert asked(talk, filter=from_where({"NORAD_CAT_ID": {"gt": 3}})).total_count == 37
+    assert synced(talk, alice) == 40
+    assert len(sizes) > 30
+    assert max(sizes) < 3_000 + 1_500  # the bound, and the record that reaches it
 
 
 def test_history_has_100_records_unless_asked_and_ends_where_the_past_does(alice: Place, bob: Place) -> None:

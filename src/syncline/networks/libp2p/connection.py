@@ -6,6 +6,7 @@ streams are answered, and how, is decided by the host.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
@@ -14,7 +15,13 @@ from anyio.abc import TaskGroup
 
 from syncline.core.errors import ClosedError, DecodeError, SynclineError, UnreachableError
 from syncline.core.keys import peer_id
-from syncline.core.limits import CONNECTION_OUTPUT, CONNECTION_WRITE, KEEPALIVE_SECONDS, SLOW_PEER_SECONDS
+from syncline.core.limits import (
+    CONNECTION_OUTPUT,
+    CONNECTION_WRITE,
+    KEEPALIVE_SECONDS,
+    SLOW_PEER_BYTES,
+    SLOW_PEER_SECONDS,
+)
 from syncline.core.verdict import Reason
 from syncline.networks.host import Cut
 from syncline.networks.libp2p import yamux
@@ -121,11 +128,17 @@ class Connection:
         self._link: anyio.CancelScope | None = None
         self._handlers: TaskGroup | None = None
         self._heard = anyio.current_time()
-        self._sending_since: float | None = None
+        self._sent_by: float | None = None  # when what is being sent must have left
+        self._has_ended = False  # we have said that nothing more will be sent
 
     @property
     def over(self) -> bool:
         return self.why is not None
+
+    @property
+    def can_open(self) -> bool:
+        """Whether new streams can be opened: it has not been cut, and nobody has said goodbye."""
+        return not self.over and not self.session.closing
 
     @property
     def wire_bytes(self) -> tuple[int, int]:
@@ -171,8 +184,9 @@ class Connection:
         with anyio.move_on_after(GOODBYE_SECONDS):
             self.session.go_away()
             self.output.set()
-            while (self.session.output or self._sending_since) and not self.over:
+            while (self.session.output or self._sent_by is not None) and not self.over:
                 await self.drained.wait()
+        self._has_ended = True
         with anyio.move_on_after(GOODBYE_SECONDS):
             await self._stream.end()
             while not self.over:
@@ -181,7 +195,7 @@ class Connection:
 
     async def open(self, protocols: Sequence[str]) -> Channel:
         """A new stream on which the peer speaks one of `protocols`. The time-out is the caller's."""
-        if self.over or self.session.closing:
+        if not self.can_open:
             raise UnreachableError("the connection is closing", about=self.peer)
         channel = self._channel(self.session.open())
         try:
@@ -253,9 +267,13 @@ class Connection:
             while True:
                 while not session.output:
                     await self.output.wait()
-                self._sending_since = anyio.current_time()
-                await self._stream.send(session.take(CONNECTION_WRITE))
-                self._sending_since = None
+                data = session.take(CONNECTION_WRITE)
+                if self._has_ended:  # answers to what still comes in: nobody hears them
+                    continue
+                patience = self._slow_seconds * math.ceil(len(data) / SLOW_PEER_BYTES)
+                self._sent_by = anyio.current_time() + patience
+                await self._stream.send(data)
+                self._sent_by = None
                 self.drained.set()
         except SynclineError:
             self.cut(Cut.DISCONNECTED)
@@ -267,7 +285,7 @@ class Connection:
             await anyio.sleep(self._slow_seconds / 4)
             now = anyio.current_time()
             self._reset_overdue(now)
-            if self._sending_since is not None and now - self._sending_since > self._slow_seconds:
+            if self._sent_by is not None and now > self._sent_by:
                 self.cut(Cut.SLOW_READER)
             elif now - self._heard > 2 * KEEPALIVE_SECONDS:
                 self.cut(Cut.DISCONNECTED)

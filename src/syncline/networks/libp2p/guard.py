@@ -44,8 +44,9 @@ class Guard:
 
     def knock(self, address: str, now: float) -> Cut | None:
         """Somebody connects from an address: None lets it shake hands, otherwise why not."""
+        for_strangers = self.limits.connections - self.limits.connections // limits.CONNECTIONS_OURS
         crowded = (
-            self.connections + self.handshakes >= self.limits.connections
+            self.connections + self.handshakes >= for_strangers
             or self.handshakes >= self.limits.handshakes
             or self._addresses[address] >= self.limits.per_address
             or self._rate(address, now).take(now) > 0

@@ -137,7 +137,7 @@ class Libp2pHost:
             raise UsageError("this is our own address", about=address)
         while target.peer in self._dials:  # somebody is dialling it already
             await self._dials[target.peer].wait()
-        if target.peer not in self._peers:
+        if not self._is_open(target.peer):
             await self._dial(target)
         return target.peer
 
@@ -255,16 +255,22 @@ class Libp2pHost:
         """Close the connections to a peer at once; being slow or spamming is held against it."""
         if why in (Cut.SLOW_READER, Cut.SPAM, Cut.MALFORMED, Cut.OVERSIZE):
             log.info("peer_cut", peer=peer, why=why)
-            self._guard.blame(peer, self._settings.limits.faults / 2, anyio.current_time())
+            now = anyio.current_time()
+            if self._guard.blame(peer, self._settings.limits.faults / 2, now):
+                self._guard.ban(peer, self._settings.limits.ban_seconds, now)
         for connection in list(self._peers[peer].connections) if peer in self._peers else ():
             connection.cut(why)
 
     def blame(self, peer: str, weight: float = 1.0) -> None:
         now = anyio.current_time()
-        if self._guard.blame(peer, weight, now) and peer in self._peers:
+        if self._guard.blame(peer, weight, now) and self._is_open(peer):
             log.info("peer_cut", peer=peer, why=Cut.MISBEHAVING)
             self._guard.ban(peer, self._settings.limits.ban_seconds, now)
             self.cut(peer, Cut.MISBEHAVING)
+
+    def _is_open(self, peer: str) -> bool:
+        """Whether there is a connection to the peer that has not been cut yet."""
+        return peer in self._peers and not all(each.over for each in self._peers[peer].connections)
 
     def watch(self, listener: Callable[[PeerEvent], None]) -> None:
         self._listeners.append(listener)
@@ -279,10 +285,11 @@ class Libp2pHost:
     # streams
 
     async def open_channel(self, peer: str, protocols: Sequence[str]) -> Channel:
-        """A stream on the newest connection to the peer."""
-        if peer not in self._peers:
+        """A stream on the newest connection to the peer that is not about to end."""
+        found = [each for each in self._peers[peer].connections if each.can_open] if peer in self._peers else []
+        if not found:
             raise UnreachableError("not connected", about=peer)
-        connection = self._peers[peer].connections[-1]
+        connection = found[-1]
         try:
             with anyio.fail_after(HANDSHAKE_SECONDS):
                 return await connection.open(protocols)
@@ -319,6 +326,9 @@ class Libp2pHost:
         except (SynclineError, TimeoutError) as error:
             self.counts["streams_failed"] += 1
             log.debug("stream_failed", peer=channel.peer, protocol=channel.protocol, error=str(error))
+        except Exception:
+            self.counts["handlers_failed"] += 1
+            log.exception("stream_handler_failed", peer=channel.peer, protocol=channel.protocol)
 
     async def _serve(self, channel: Channel) -> None:
         protocol = channel.protocol
@@ -344,11 +354,6 @@ class Libp2pHost:
         stream = FramedStream(channel, how.framing, how.timeout)
         try:
             await how.handler(stream)
-        except SynclineError:
-            raise
-        except Exception:
-            self.counts["handlers_failed"] += 1
-            log.exception("stream_handler_failed", peer=channel.peer, protocol=channel.protocol)
         finally:
             self._open[slot] -= 1
             if not self._open[slot]:
@@ -415,7 +420,7 @@ class Libp2pHost:
         with suppress(SynclineError):
             channel = await self.open_channel(peer, [identify.PUSH])
             await channel.send(IDENTIFY_FRAMING.wrap(self._identity(channel.connection)))
-            channel.end()
+            channel.close()
 
     # looking in
 

@@ -9,6 +9,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 
 from syncline.core.errors import UnreachableError, UsageError
+from syncline.networks.accepting import serve
 from syncline.networks.libp2p.multiaddr import Address
 
 Accept = Callable[[ByteStream, Address], Coroutine[Any, Any, None]]
@@ -43,11 +44,7 @@ class TcpTransport:
         async def handle(stream: ByteStream) -> None:
             await accept(stream, _remote(stream))
 
-        async def serve() -> None:
-            async with listener:
-                await listener.serve(handle, tasks)
-
-        tasks.start_soon(serve)
+        tasks.start_soon(serve, listener, handle, tasks)
         return Address(address.kind, address.host, int(port))
 
     async def dial(self, address: Address) -> ByteStream:

@@ -19,7 +19,7 @@ from syncline.core.verdict import Reason
 PROTOCOL: Final = "/yamux/1.0.0"
 INITIAL_WINDOW: Final = 262_144  # fixed by the specification
 HEADER: Final = struct.Struct(">BBHII")
-FRAME_MAX: Final = 65_536 - HEADER.size  # content of one data frame of ours: fits one message of the secure channel
+FRAME_MAX: Final = 65_519 - HEADER.size  # content of one data frame of ours: fits one message of the secure channel
 WINDOW_LIMIT: Final = 2**32 - 1
 DATA, WINDOW, PING, GO_AWAY = range(4)
 SYN, ACK, FIN, RST = 1, 2, 4, 8

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from random import Random
 from typing import ClassVar, Final
 
-from syncline.core.limits import PUBSUB_CONTROL_PER_HEARTBEAT, PUBSUB_IDS_PER_HEARTBEAT
+from syncline.core.limits import PUBSUB_BACKOFFS, PUBSUB_CONTROL_PER_HEARTBEAT, PUBSUB_IDS_PER_HEARTBEAT
 from syncline.formats.pubsub import Control, Have, Prune
 from syncline.networks.pubsub import score
 from syncline.networks.pubsub.cache import MessageCache
@@ -32,6 +32,8 @@ BACKOFF_SLACK: Final = 1.0
 BACKOFF_MOST: Final = 3_600.0  # more is not believed
 UNWANTED_SIZE: Final = 1_024  # bytes from which on others are told not to send a copy
 UNWANTED_KEPT: Final = 1_024  # ids a peer may ask not to be sent
+ID_BYTES: Final = 64  # no message that we take in has a longer id
+SPAM: Final = 4  # times what is heard; an honest peer whose heartbeats bunch up does not get so far
 PROMISE_SECONDS: Final = 3.0  # an announced message must come in this time
 OPPORTUNISTIC_EVERY: Final = 60  # heartbeats
 OPPORTUNISTIC_SCORE: Final = 1.0  # a mesh whose median is below takes in better peers
@@ -88,7 +90,7 @@ class GossipRouter(Router):
         sends = []
         for peer in sorted(gone):
             self.scores.pruned(peer, topic)
-            self._backoff[topic, peer] = now + BACKOFF_UNSUBSCRIBE
+            self._stay_away(topic, peer, now + BACKOFF_UNSUBSCRIBE)
             sends.append(self._prune(peer, topic, BACKOFF_UNSUBSCRIBE))
         return sends
 
@@ -101,6 +103,9 @@ class GossipRouter(Router):
 
     def hears(self, peer: str, now: float) -> bool:
         return self.scores.of(peer, now) >= score.GRAYLIST
+
+    def excuse(self, peer: str) -> None:
+        self._promises.pop(peer, None)
 
     def arrived(self, peer: str, topic: str, id: bytes, size: int, now: float) -> list[Send]:
         for promiser, (promised, _) in list(self._promises.items()):
@@ -126,6 +131,9 @@ class GossipRouter(Router):
     # control messages
 
     def control(self, peer: str, control: Control, seen: Container[bytes], now: float) -> list[Send]:
+        self._note_unwanted(peer, control.unwanted)
+        if not (control.have or control.want or control.graft or control.prune):
+            return []  # IDONTWANT comes with every large message, so it is no measure of spam
         self._heard[peer] += 1
         if self._heard[peer] > PUBSUB_CONTROL_PER_HEARTBEAT:
             self.spam += 1
@@ -136,38 +144,40 @@ class GossipRouter(Router):
         pruned = [refusal for topic in control.graft if (refusal := self._grafted(peer, topic, now)) is not None]
         for prune in control.prune:
             self._pruned(peer, prune, now)
+        have = [Have(each.topic, self._within(peer, each.ids, now)) for each in control.have]
+        want = self._within(peer, control.want, now)  # counted in any case, so that a spammer sinks further
         if self.scores.of(peer, now) >= score.GOSSIP:
-            wanted = self._wanted(peer, control.have, seen, now)
-            given = [
-                raw for id in self._within(peer, control.want, now) if (raw := self.cache.ask(id, peer)) is not None
-            ]
-        self._note_unwanted(peer, self._within(peer, control.unwanted, now))
+            wanted = self._wanted(peer, have, seen, now)
+            given = [raw for id in want if (raw := self.cache.ask(id, peer)) is not None]
         answer = Control(want=tuple(wanted), prune=tuple(pruned))
         return [Send(peer, answer or None, tuple(given))] if answer or given else []
 
     def _within(self, peer: str, ids: tuple[bytes, ...], now: float) -> tuple[bytes, ...]:
         """As many ids as the peer may still name before the next heartbeat."""
         left = max(0, PUBSUB_IDS_PER_HEARTBEAT - self._ids[peer])
-        if len(ids) > left:
+        self._ids[peer] += len(ids)
+        if ids and self._ids[peer] > SPAM * PUBSUB_IDS_PER_HEARTBEAT:
             self.spam += 1
             self.scores.misbehaved(peer, now)
-        self._ids[peer] += len(ids)
         return ids[:left]
 
-    def _wanted(self, peer: str, have: tuple[Have, ...], seen: Container[bytes], now: float) -> list[bytes]:
+    def _wanted(self, peer: str, have: Iterable[Have], seen: Container[bytes], now: float) -> list[bytes]:
         ids = [
-            id for each in have if each.topic in self.mesh for id in self._within(peer, each.ids, now) if id not in seen
+            id for each in have if each.topic in self.mesh for id in each.ids if len(id) <= ID_BYTES and id not in seen
         ]
         if ids and peer not in self._promises:
             self._promises[peer] = (self._random.choice(ids), now + PROMISE_SECONDS)
         return list(dict.fromkeys(ids))
 
     def _note_unwanted(self, peer: str, ids: tuple[bytes, ...]) -> None:
+        if not ids:
+            return
         kept = self._unwanted.setdefault(peer, OrderedDict())
-        for id in ids:
-            kept[id] = None
-            if len(kept) > UNWANTED_KEPT:
-                kept.popitem(last=False)
+        for id in ids[-UNWANTED_KEPT:]:
+            if len(id) <= ID_BYTES:
+                kept[id] = None
+        while len(kept) > UNWANTED_KEPT:
+            kept.popitem(last=False)
 
     def _grafted(self, peer: str, topic: str, now: float) -> Prune | None:
         """The peer wants us in its mesh; a PRUNE if we do not want it in ours. Unknown topics get no answer."""
@@ -178,11 +188,11 @@ class GossipRouter(Router):
         until = self._backoff.get((topic, peer), 0.0)
         if until > now:
             self.scores.misbehaved(peer, now)
-            self._backoff[topic, peer] = now + BACKOFF
+            self._stay_away(topic, peer, now + BACKOFF)
             return Prune(topic, int(BACKOFF))
         full = len(self.mesh[topic]) >= DEGREE_HIGH and peer not in self._outbound
         if self.scores.of(peer, now) < 0 or full:
-            self._backoff[topic, peer] = now + BACKOFF
+            self._stay_away(topic, peer, now + BACKOFF)
             return Prune(topic, int(BACKOFF))
         self._enter_mesh(peer, topic, now)
         return None
@@ -190,7 +200,14 @@ class GossipRouter(Router):
     def _pruned(self, peer: str, prune: Prune, now: float) -> None:
         if prune.topic in self.mesh:
             self._leave_mesh(peer, prune.topic)
-            self._backoff[prune.topic, peer] = now + min(prune.backoff or BACKOFF, BACKOFF_MOST)
+            self._stay_away(prune.topic, peer, now + min(prune.backoff or BACKOFF, BACKOFF_MOST))
+
+    def _stay_away(self, topic: str, peer: str, until: float) -> None:
+        """Neither of the two takes the other into its mesh before then. Outlives a connection, so it is bounded here."""
+        self._backoff.pop((topic, peer), None)
+        self._backoff[topic, peer] = until
+        if len(self._backoff) > PUBSUB_BACKOFFS:
+            del self._backoff[next(iter(self._backoff))]
 
     # the mesh
 
@@ -263,7 +280,7 @@ class GossipRouter(Router):
 
     def _drop(self, peer: str, topic: str, now: float) -> Send:
         self._leave_mesh(peer, topic)
-        self._backoff[topic, peer] = now + BACKOFF
+        self._stay_away(topic, peer, now + BACKOFF)
         return self._prune(peer, topic, BACKOFF)
 
     def _best(self, topic: str, now: float) -> set[str]:

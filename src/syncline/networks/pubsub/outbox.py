@@ -7,11 +7,15 @@ slows its publishers down; control messages, best effort by design, are dropped 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from typing import Final
 
 from syncline.core.limits import PUBSUB_OUTBOX_BYTES, PUBSUB_OUTBOX_CONTROL
 from syncline.formats.framing import encode_varint
 from syncline.formats.pubsub import Control, Rpc, Subscribe, encode_rpc, message_field
 from syncline.networks.signal import Signal
+
+UNWANTED_TOGETHER: Final = 10  # ids in one IDONTWANT; go-libp2p looks at no more
 
 
 class Outbox:
@@ -20,7 +24,7 @@ class Outbox:
     def __init__(self, limit: int = PUBSUB_OUTBOX_BYTES) -> None:
         self._limit = limit
         self._topics: dict[str, bool] = {}
-        self._control: deque[bytes] = deque()
+        self._control: deque[Control] = deque()
         self._messages: deque[bytes] = deque()
         self.bytes = 0  # of messages waiting
         self.leaving = 0  # messages taken to be sent, not yet said to have left
@@ -44,7 +48,7 @@ class Outbox:
         if len(self._control) >= PUBSUB_OUTBOX_CONTROL:
             self.dropped_control += 1
             return
-        self._control.append(frame(encode_rpc(Rpc(control=control))))
+        self._control.append(control)
         self.ready.set()
 
     def offer(self, message: bytes) -> bool:
@@ -63,7 +67,7 @@ class Outbox:
             subscriptions = tuple(Subscribe(topic, joins) for topic, joins in self._topics.items())
             parts.append(frame(encode_rpc(Rpc(subscriptions))))
             self._topics.clear()
-        parts += self._control
+        parts += [frame(encode_rpc(Rpc(control=control))) for control in together(self._control)]
         self._control.clear()
         size = sum(map(len, parts))
         messages = self._messages
@@ -79,6 +83,26 @@ class Outbox:
         """What was taken has been handed over."""
         self.leaving = 0
         self.room.set()
+
+
+def together(controls: Iterable[Control]) -> list[Control]:
+    """The same in fewer RPCs, since neighbours count them: grafts, prunes or IDONTWANTs in a row become one."""
+    found: list[Control] = []
+    for control in controls:
+        kind = _only(control)
+        if kind and found and _only(found[-1]) == kind:
+            joined = getattr(found[-1], kind) + getattr(control, kind)
+            if kind != "unwanted" or len(joined) <= UNWANTED_TOGETHER:
+                found[-1] = Control(**{kind: joined})
+                continue
+        found.append(control)
+    return found
+
+
+def _only(control: Control) -> str:
+    """The one kind of control message in it, if it is one that can be put together."""
+    kinds = [name for name in control.__struct_fields__ if getattr(control, name)]
+    return kinds[0] if len(kinds) == 1 and kinds[0] in ("graft", "prune", "unwanted") else ""
 
 
 def frame(rpc: bytes) -> bytes:

@@ -26,6 +26,7 @@ from syncline.core.limits import (
     PUBSUB_TOPIC_CHARACTERS,
     PUBSUB_TOPICS_PER_PEER,
     PUBSUB_WRITE,
+    SLOW_PEER_BYTES,
 )
 from syncline.core.retry import Backoff
 from syncline.core.verdict import Outcome, Reason, Verdict
@@ -41,7 +42,7 @@ from syncline.networks.signal import Signal
 
 FRAMING: Final = Framing("varint", PUBSUB_RPC_BYTES)
 READERS_PER_PEER: Final = 2  # streams of one neighbour that are read at a time: an old one may still be closing
-BREATHER: Final = 16  # messages verified in a row before others get a turn; about a millisecond
+BREATHER: Final = 16  # messages verified, or RPCs read, in a row before others get a turn; about a millisecond
 BURST: Final = 32  # messages queued in a row before others get a turn, likewise
 REOPEN: Final = Backoff(first=0.2, longest=10.0)
 FLUSH_SECONDS: Final = 3.0
@@ -120,7 +121,7 @@ class Overlay:
             try:
                 channel = await self._links.open_channel(neighbour.peer, self.router.protocols)
             except RefusedError:
-                self.peer_left(neighbour.peer, Cut.CLOSED)  # it does not speak this kind of pubsub after all
+                self._refused(neighbour)
                 return
             except SynclineError:
                 await anyio.sleep(next(pauses))
@@ -128,8 +129,18 @@ class Overlay:
             await self._drain(neighbour, channel)
             await anyio.sleep(next(pauses))
 
+    def _refused(self, neighbour: Neighbour) -> None:
+        """It does not speak this kind of pubsub after all, so it is not listened to either."""
+        if neighbour.why is None:
+            self.peer_left(neighbour.peer, Cut.CLOSED)
+            if neighbour.readers:
+                self._links.blame(neighbour.peer)  # it does speak, but does not listen
+
     async def _drain(self, neighbour: Neighbour, channel: Channel) -> None:
         peer, outbox = neighbour.peer, neighbour.outbox
+        if neighbour.why is not None:  # it left while the stream was being opened
+            channel.close()
+            return
         for topic in self._subscriptions:
             outbox.announce(topic, True)
         self.router.add_peer(peer, channel.protocol, outbound=self._links.dialled(peer))
@@ -141,8 +152,10 @@ class Overlay:
                 if not outbox:
                     await outbox.ready.wait()
                     continue
-                neighbour.sending_since = anyio.current_time()
-                await channel.send(outbox.take(PUBSUB_WRITE))
+                data = outbox.take(PUBSUB_WRITE)
+                for start in range(0, len(data), SLOW_PEER_BYTES):  # a large message may take longer than a small one
+                    neighbour.sending_since = anyio.current_time()
+                    await channel.send(data[start : start + SLOW_PEER_BYTES])
                 neighbour.sending_since = None
                 outbox.left()
         except SynclineError:
@@ -278,9 +291,11 @@ class Overlay:
         neighbour.readers += 1
         reader = FRAMING.reader()
         try:
-            while chunk := await channel.receive():
-                for frame in reader.feed(chunk):
+            while neighbour.why is not Cut.CLOSED and (chunk := await channel.receive()):
+                for count, frame in enumerate(reader.feed(chunk), 1):
                     await self._hear(neighbour, wire.decode_rpc(frame))
+                    if count % BREATHER == 0:  # a chunk may hold thousands of empty ones
+                        await anyio.lowlevel.checkpoint()
         except DecodeError as error:
             self.counts["malformed_rpcs"] += 1
             self._links.cut(peer, Cut.OVERSIZE if error.reason is Reason.OVERSIZE else Cut.MALFORMED)
@@ -303,8 +318,9 @@ class Overlay:
                 await anyio.lowlevel.checkpoint()
             while topic is not None and neighbour.owes(topic) and neighbour.why is None:
                 self.counts["waits_for_verdicts"] += 1
+                self.router.excuse(neighbour.peer)  # what it promised may be stuck behind this, by our fault
                 await neighbour.decided.wait()
-        if rpc.control is not None:
+        if rpc.control is not None and neighbour.why is None:  # one that has gone would stay in a mesh for ever
             self._carry_out(self.router.control(neighbour.peer, rpc.control, self._seen, now))
 
     def _note_subscriptions(self, neighbour: Neighbour, subscriptions: Sequence[wire.Subscribe], now: float) -> None:
@@ -335,6 +351,10 @@ class Overlay:
             self._links.blame(peer)
             return None
         subscription = self._subscriptions.get(signed.topic)
+        if not signed.topic:
+            counts[f"refused_{Reason.INVALID_TOPIC}"] += 1
+            self._links.blame(peer)
+            return None
         if subscription is None:
             counts["ignored_not_subscribed"] += 1
             return None

@@ -78,6 +78,9 @@ class Router:
         """Whether the peer is listened to at all."""
         return True
 
+    def excuse(self, peer: str) -> None:
+        """The peer is not read from for a while, because we are slow: what it owes us may be late."""
+
     def arrived(self, peer: str, topic: str, id: bytes, size: int, now: float) -> list[Send]:
         """A message came for the first time, properly signed; nothing is decided yet."""
         return []

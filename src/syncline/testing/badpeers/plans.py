@@ -13,7 +13,7 @@ PLANS: Final = (
     BadPeer("signed garbage", "libp2p", "each rejected; cut and banned after 16 forgiven faults", libp2p.garbage_payloads, True, 500),
     BadPeer("replayed flood", "libp2p", "recognised before anything is spent; not punished", libp2p.replayed, False),
     BadPeer("giant length prefix", "libp2p", "cut at the prefix", libp2p.giant_length, True, 1),
-    BadPeer("IHAVE and IWANT spam", "libp2p", "64 control messages a heartbeat heard, then scored down and cut", libp2p.gossip_spam, True, 5_000),
+    BadPeer("IHAVE and IWANT spam", "libp2p", "5,000 ids a heartbeat heard, then scored down and cut", libp2p.gossip_spam, True, 5_000),
     BadPeer("subscription spam", "libp2p", "256 topics a peer; more are faults; cut", libp2p.subscription_spam, True, 50),
     BadPeer("many connections", "libp2p", "16 an address; 5 new ones a second; unfinished handshakes end in 10 s", libp2p.many_connections, False),
     BadPeer("twenty sybils", "libp2p", "each cut as one forger is", libp2p.sybils, True, 4_000),

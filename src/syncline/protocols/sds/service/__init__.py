@@ -5,7 +5,8 @@ Thin drivers: what is said is decided in `session`, what is good in `rules`.
 
 from syncline.protocols.sds.service.asking import Found
 from syncline.protocols.sds.service.catchup import Caught
+from syncline.protocols.sds.service.questions import Where
 from syncline.protocols.sds.service.service import SdsService
-from syncline.protocols.sds.service.taken import Taken
+from syncline.protocols.sds.service.taken import Following, Taken
 
-__all__ = ["Caught", "Found", "SdsService", "Taken"]
+__all__ = ["Caught", "Following", "Found", "SdsService", "Taken", "Where"]

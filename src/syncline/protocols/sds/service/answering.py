@@ -45,7 +45,6 @@ class Answering:
         clock: Clock,
         holdings: Holdings,
         news: News,
-        scans: anyio.CapacityLimiter,
         store: StorePublish,
         tell: TellNetwork,
         blame: Callable[[str], None],
@@ -55,7 +54,6 @@ class Answering:
         self._clock = clock
         self._holdings = holdings
         self._news = news
-        self._scans = scans
         self._store = store
         self._tell = tell
         self._blame = blame
@@ -120,8 +118,7 @@ class Answering:
 
     async def _answer(self, scan: Scan) -> None:
         try:
-            async with self._scans:
-                await self._holdings.run(scan, self._send)
+            await self._holdings.run(scan, self._send)
         except (UnavailableError, UnreachableError):
             pass  # the reading side notices by itself
         finally:
@@ -137,7 +134,7 @@ class Answering:
                     assert isinstance(query, RecordQuery)  # the past that is delivered is what the journal keeps
                     records = await self._holdings.read(query)
                     await self._send(await anyio.to_thread.run_sync(scan.feed, records, self._clock.monotonic()))
-                    if not query.descending and len(records) < query.limit:
+                    if not query.descending and not query.cuts_off(records):
                         await self._news.after(seen)
             except (UnavailableError, UnreachableError):
                 pass

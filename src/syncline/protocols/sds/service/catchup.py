@@ -35,6 +35,7 @@ MARGIN: Final = 600 * SECOND  # clocks differ, and a peer commits in another ord
 FULL_SECONDS: Final = 3_600.0
 TIMEOUT: Final = 30.0
 RUN_SECONDS: Final = 1_800.0
+TURN_SECONDS: Final = 60.0  # for one peer, before the others get their turn; what came is kept, and not sent again
 USELESS_MAX: Final = 10_000  # records of one round that are neither new nor good, after which nothing more is believed
 REMEMBERED_PEERS: Final = 1_000
 
@@ -86,20 +87,27 @@ class CatchUp:
             waited = waited if waited < seconds else 0.0
             self._arrived = set()
             for peer in sorted(due):
-                try:
-                    await self.run(peer)
-                except SynclineError as error:
-                    self.failed += 1
-                    log.info("sds_sync_failed", peer=peer, error=str(error))
+                await self._turn(peer)
             pause = min(1.0, seconds)
             await anyio.sleep(pause)
             waited += pause
+
+    async def _turn(self, peer: str) -> None:
+        """Catch up with one peer for a while. One that goes on and on is asked again when the others have had their turn."""
+        try:
+            with anyio.move_on_after(TURN_SECONDS) as turn:
+                await self.run(peer)
+        except SynclineError as error:
+            self.failed += 1
+            log.info("sds_sync_failed", peer=peer, error=str(error))
+        if turn.cancelled_caught and any(each.peer == peer for each in self._host.peers()):
+            self._arrived.add(peer)
 
     async def run(self, peer: str, *, thorough: bool = False) -> Caught:
         """Rounds with one peer until one brings nothing new. When `thorough`: everything, until two in a row bring nothing,
         because one filter may hide by mistake just what is still missing."""
         now = self._ground.clock.monotonic()
-        known = self._followed.pop(peer, _Followed(0, 0, now))
+        known = self._followed.get(peer, _Followed(0, 0, now))
         is_full = thorough or known.last == 0 or now - known.full_at >= FULL_SECONDS
         since = 0 if is_full else max(known.before - MARGIN, 0)
         try:
@@ -109,6 +117,7 @@ class CatchUp:
             raise UnavailableError("the peer did not come to an end", about=peer) from None
         newest = max(known.last, min(newest, self._ground.clock.now()))  # a peer may say any time; our own bounds it
         self._followed[peer] = _Followed(known.last, newest, now if is_full else known.full_at)
+        self._followed.move_to_end(peer)
         if len(self._followed) > REMEMBERED_PEERS:
             self._followed.popitem(last=False)
         return caught
@@ -180,13 +189,14 @@ class CatchUp:
             verdict="accept",
             received_from=max(since - MARGIN, 0) or None,
             limit=10 * limits.SDS_SCAN_PAGE,
+            raw_bytes=limits.SDS_SCAN_BYTES,
         )
         total = 0
         while True:
             page = await anyio.to_thread.run_sync(self._ground.records.read, query)
             held.extend((record.id, record.received_at) for record in page)
             total += len(page)
-            if len(page) < query.limit:
+            if not query.cuts_off(page):
                 break
             query = msgspec.structs.replace(query, after=page[-1].lsn)
         covered = 0 if total <= IDS_MAX else held[0][1] + MARGIN

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
+import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from syncline.core import limits
@@ -29,7 +30,8 @@ class GossipIntake:
         self._ground = ground
         self._news = news
         self._context = context
-        burst = max(publish_rate, 1.0)
+        # A publisher counts when it sends, we when it arrives: what came in bunches on its way must not look like more.
+        burst = max(publish_rate, 1.0) + publish_rate * limits.SDS_GOSSIP_SLACK
         self._rates = TokenBuckets(publish_rate, burst, limits.SDS_RATED_PEERS) if publish_rate else None
         self.received = 0
         self.overloaded = 0
@@ -43,7 +45,7 @@ class GossipIntake:
 
     async def take(self, topic: str, batch: Sequence[Delivery]) -> None:
         now, steady = self._ground.clock.now(), self._ground.clock.monotonic()
-        contexts = self._contexts(topic, [delivery.message.data for delivery in batch], now, steady)
+        contexts = await self._contexts(topic, [delivery.message.data for delivery in batch], now, steady)
         incoming = [
             Incoming(
                 protocol=PROTOCOL,
@@ -70,11 +72,11 @@ class GossipIntake:
         self.received += len(batch)
         self._news.tell(receipts)
 
-    def _contexts(self, topic: str, raws: Sequence[bytes], now: int, steady: float) -> list[Verdict | None]:
+    async def _contexts(self, topic: str, raws: Sequence[bytes], now: int, steady: float) -> list[Verdict | None]:
         """For each message whether its publisher has had its share.
 
         Only good messages count, so that nobody can use up another's share with forgeries. Where a publisher seems to
-        send more than it may, its messages are therefore judged beforehand.
+        send more than it may, its messages are therefore judged beforehand, beside the event loop.
         """
         contexts: list[Verdict | None] = [None] * len(raws)
         if self._rates is None:
@@ -86,11 +88,16 @@ class GossipIntake:
             left = self._rates.available(publisher, steady)
             if len(positions) <= left:
                 continue
-            for position in positions:
-                left -= content(raws[position], topic, now, self._context).verdict.accepted
+            claimed = [raws[position] for position in positions]
+            good = await anyio.to_thread.run_sync(self._judged_good, claimed, topic, now)
+            for position, is_good in zip(positions, good, strict=True):
+                left -= is_good
                 if left < 0:
                     contexts[position] = OVER_RATE
         return contexts
+
+    def _judged_good(self, raws: Sequence[bytes], topic: str, now: int) -> list[bool]:
+        return [content(raw, topic, now, self._context).verdict.accepted for raw in raws]
 
 
 def _publisher(raw: bytes) -> str:

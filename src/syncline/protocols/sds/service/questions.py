@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
+import anyio.to_thread
 import msgspec
 
 from syncline.core import limits
@@ -48,7 +49,7 @@ class Questions:
                 most = min(query.limit - len(found), limits.SDS_PAGE_RECORDS)
                 page = msgspec.structs.replace(query, query_id=uuid4().hex, limit=most, offset=offset)
                 answer = await self._page(talk, page)
-                found += [self._found(query.schema, each) for each in answer.records[:most]]
+                found += await self._all_found(query.schema, answer.records[:most])
                 if not answer.has_more or answer.next_offset <= offset:
                     break
                 offset = answer.next_offset
@@ -69,7 +70,7 @@ class Questions:
                 query, query_id="own", limit=min(query.limit - len(found), limits.SDS_PAGE_RECORDS), offset=offset
             )
             answer = await self._own_page(page)
-            found += [self._found(query.schema, each) for each in answer.records]
+            found += await self._all_found(query.schema, answer.records)
             if not answer.has_more:
                 break
             offset = answer.next_offset
@@ -92,6 +93,10 @@ class Questions:
             raise refused(answer, "")
         assert isinstance(answer, QueryResponse)
         return answer
+
+    async def _all_found(self, schema: str, records: Sequence[Held]) -> list[Found]:
+        """Verified and read beside the event loop: a page may have a thousand records."""
+        return await anyio.to_thread.run_sync(lambda: [self._found(schema, each) for each in records])
 
     def _found(self, schema: str, held: Held) -> Found:
         """A record with its fields, and whether it proves itself; its age does not matter here."""

@@ -6,8 +6,8 @@ files beside this one; here they are put together, and here is the API for progr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from uuid import uuid4
 
@@ -37,7 +37,6 @@ from syncline.protocols.sds.wire import PROTOCOL_ID, Publish, Query, Subscribe
 
 STREAMS_PER_PEER: Final = 16
 STREAM_SECONDS: Final = 60.0
-SCANS: Final = 4  # answers that are read from the journal at the same time
 
 
 class SdsService:
@@ -67,7 +66,6 @@ class SdsService:
         if self._ground.networks is None:
             raise UsageError("SDS exchange needs a libp2p host, and this node has none")
         host: Host = await self._ground.networks.libp2p()
-        self._scans = anyio.CapacityLimiter(SCANS)
         network, schemas = self._context.network, self._context.schemas
         self._catch_up = CatchUp(self._ground, host, self._news, network=network, schemas=schemas)
         self._running = host
@@ -127,7 +125,6 @@ class SdsService:
             clock=self._ground.clock,
             holdings=self._holdings,
             news=self._news,
-            scans=self._scans,
             store=self._store,
             tell=self._tell,
             blame=lambda why: self._blame(stream.peer),
@@ -198,12 +195,14 @@ class SdsService:
         signatures: bool = True,
         keep: bool = False,
     ) -> list[Found]:
-        """Records a peer holds. With `keep`, those with a good signature are kept here, too.
+        """Records that a peer holds, which is named by its PeerID or an address.
 
-        Raises UnreachableError when the peer cannot be reached, RefusedError when it says no.
+        With `keep`, those with a good signature are kept here, too. Raises UnreachableError when the peer cannot be
+        reached, RefusedError when it says no.
         """
         condition_of(where, schema)  # a mistake is better found here than by the peer
         query = _query(schema, where, limit, offset, order_by, order, signatures=signatures)
+        peer = await self._reached(peer)
         found = await self._questions.query(self._host, peer, query)
         if keep:
             await self._questions.keep(peer, found)
@@ -223,9 +222,10 @@ class SdsService:
         condition_of(where, schema)
         return await self._questions.find(_query(schema, where, limit, offset, order_by, order, signatures=True))
 
-    def follow(
+    @asynccontextmanager
+    async def follow(
         self, peer: str, schemas: Sequence[str], where: Where = None, *, history: int = 0
-    ) -> AbstractAsyncContextManager[Pushes]:
+    ) -> AsyncIterator[Pushes]:
         """Subscribe at a peer for the length of the block; what it pushes is kept, and iterated over."""
         for schema in schemas:
             condition_of(where, schema)
@@ -236,15 +236,20 @@ class SdsService:
             include_historical=history > 0,
             historical_limit=history,
         )
-        return self._questions.follow(self._host, peer, subscribe)
+        async with self._questions.follow(self._host, await self._reached(peer), subscribe) as pushes:
+            yield pushes
 
     async def sync(self, peer: str) -> Caught:
         """Ask a peer for all that it holds and we do not."""
         if self._catch_up is None:
             raise ClosedError("SDS exchange is not running")
-        caught = await self._catch_up.run(peer, thorough=True)
+        caught = await self._catch_up.run(await self._reached(peer), thorough=True)
         self._synced += caught.accepted
         return caught
+
+    async def _reached(self, peer: str) -> str:
+        """The PeerID of a peer; if it is named by an address, that is dialled."""
+        return await self._host.connect(peer) if peer.startswith("/") else peer
 
 
 def _query(schema: str, where: Where, limit: int, offset: int, order_by: str, order: str, *, signatures: bool) -> Query:

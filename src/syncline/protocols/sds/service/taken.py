@@ -82,13 +82,18 @@ class Following:
     async def _more(self) -> None:
         seen = self._news.newest
         query = RecordQuery(
-            protocol=PROTOCOL, topic=self._topic, verdict="accept", after=self._after, limit=limits.SDS_SCAN_PAGE
+            protocol=PROTOCOL,
+            topic=self._topic,
+            verdict="accept",
+            after=self._after,
+            limit=limits.SDS_SCAN_PAGE,
+            raw_bytes=limits.SDS_SCAN_BYTES,
         )
         records = await self._news.read(query)
         rows = await anyio.to_thread.run_sync(rows_of, self._schema, records, self._condition.columns)
         self._ready += [record for record, row in zip(records, rows, strict=True) if self._condition.holds(row)]
         self._after = max([self._after, *(record.lsn for record in records[-1:])])
-        if len(records) < query.limit:
+        if not query.cuts_off(records):
             self._after = max(self._after, seen)  # nothing of ours lies between
             if not self._ready:
                 await self._news.after(self._after)

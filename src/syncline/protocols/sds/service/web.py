@@ -26,7 +26,7 @@ PREFIX: Final = "/sds"
 
 
 class Find(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of `POST /sds/find`. Without a peer, this node's own records are looked through."""
+    """The body of `POST /sds/find`. Without a peer (a PeerID or an address), this node's own records are looked through."""
 
     schema: str
     where: Mapping[str, Any] | None = None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from syncline.core import limits
 from syncline.core.errors import DecodeError
 from syncline.core.limits import SECOND
@@ -45,51 +47,49 @@ class Feed:
         self._looked = 0
         wanted = min(subscribe.historical_limit or limits.SDS_PAGE_DEFAULT, limits.SDS_PAGE_RECORDS)
         self._history_left = wanted if subscribe.include_historical else 0
-        self._past: list[bytes] = []
 
     def wants(self) -> RecordQuery:
-        topic = next(iter(self._conditions)) if len(self._conditions) == 1 else None
-        if self._history_left:
-            return RecordQuery(
-                protocol=PROTOCOL,
-                topic=topic,
-                verdict="accept",
-                before=self._before,
-                descending=True,
-                limit=limits.SDS_SCAN_PAGE,
-            )
-        return RecordQuery(
-            protocol=PROTOCOL, topic=topic, verdict="accept", after=self._cursor, limit=limits.SDS_SCAN_PAGE
+        query = RecordQuery(
+            protocol=PROTOCOL,
+            topic=next(iter(self._conditions)) if len(self._conditions) == 1 else None,
+            verdict="accept",
+            limit=limits.SDS_SCAN_PAGE,
+            raw_bytes=limits.SDS_SCAN_BYTES,
         )
+        if self._history_left:
+            return msgspec.structs.replace(query, before=self._before, descending=True)
+        return msgspec.structs.replace(query, after=self._cursor)
 
     def feed(self, records: Sequence[Record], now: float) -> list[bytes]:
         if self._history_left:
-            return self._look_back(records)
+            self._look_back(records)
+            return []
         if records:
             self._cursor = records[-1].lsn
-        return self._matching(records)
+        return [frame for _, frame in self._matching(records)]
 
-    def _look_back(self, records: Sequence[Record]) -> list[bytes]:
-        """Newest first, until there is enough; sent oldest first, as it happened."""
-        found = self._matching(records)[: self._history_left]
-        self._past += found
+    def _look_back(self, records: Sequence[Record]) -> None:
+        """Newest first, until there is enough: from there on everything is delivered in its order, as it happened."""
+        is_more = self.wants().cuts_off(records)
+        found = [lsn for lsn, _ in self._matching(records)][: self._history_left]
+        if found:
+            self._cursor = found[-1] - 1
         self._history_left -= len(found)
         self._looked += len(records)
-        if len(records) == limits.SDS_SCAN_PAGE and self._history_left and self._looked < limits.SDS_SCAN_RECORDS:
+        if is_more and self._looked < limits.SDS_SCAN_RECORDS:
             self._before = records[-1].lsn
-            return []
-        past, self._past, self._history_left = self._past[::-1], [], 0
-        return past
+        else:
+            self._history_left = 0
 
-    def _matching(self, records: Sequence[Record]) -> list[bytes]:
-        """The frames of the records that match, in the order of the records."""
+    def _matching(self, records: Sequence[Record]) -> list[tuple[int, bytes]]:
+        """The numbers and frames of the records that match, in the order of the records."""
         matching: set[int] = set()
         for topic, (name, condition) in self._conditions.items():
             mine = [record for record in records if record.topic == topic and record.raw is not None]
             rows = rows_of(name, mine, condition.columns)
             matching |= {record.lsn for record, row in zip(mine, rows, strict=True) if condition.holds(row)}
-        frames = [self._frame(record) for record in records if record.lsn in matching]
-        return [frame for frame in frames if frame is not None]
+        frames = [(record.lsn, self._frame(record)) for record in records if record.lsn in matching]
+        return [(lsn, frame) for lsn, frame in frames if frame is not None]
 
     def _frame(self, record: Record) -> bytes | None:
         assert record.raw is not None

@@ -96,6 +96,7 @@ class QueryScan:
             verdict="accept",
             after=0 if in_archive else self._cursor,
             limit=limits.SDS_SCAN_RECORDS + 1 if in_archive else limits.SDS_SCAN_PAGE,
+            raw_bytes=None if in_archive else limits.SDS_SCAN_BYTES,
         )
 
     def feed(self, records: Sequence[Record], now: float) -> list[bytes]:
@@ -125,7 +126,7 @@ class QueryScan:
         self._looked += len(records)
         if self._looked > limits.SDS_SCAN_RECORDS:
             return self._timed_out(f"more than {limits.SDS_SCAN_RECORDS} records to look at")
-        if self._place == "journal" and len(records) == limits.SDS_SCAN_PAGE:
+        if self._place == "journal" and self._candidates().cuts_off(records):
             self._cursor = records[-1].lsn
             return []
         if self._place == "archive" and records:

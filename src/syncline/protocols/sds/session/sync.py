@@ -45,10 +45,12 @@ class SyncScan:
             received_from=self._since,
             after=self._cursor,
             limit=limits.SDS_SCAN_PAGE,
+            raw_bytes=limits.SDS_SCAN_BYTES,
         )
 
     def feed(self, records: Sequence[Record], now: float) -> list[bytes]:
         frames = []
+        asked = self.wants()
         for record in self._missing(records):
             held = held_of(record)
             if self._part and (
@@ -57,7 +59,7 @@ class SyncScan:
                 frames.append(self._flush(has_more=True))
             self._part.append(held)
             self._bytes += size_of(held)
-        if len(records) == limits.SDS_SCAN_PAGE:
+        if asked is not None and asked.cuts_off(records):
             self._cursor = records[-1].lsn
         else:
             self._done = True
