@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import pyarrow as pa
 
-from syncline.core.errors import UsageError
+from syncline.core.errors import SettingsError, UsageError
 from syncline.core.settings import Settings
 from syncline.lake.tables import BASE_TABLES, Table
 
@@ -164,5 +164,5 @@ def table_named(name: str, stages: Stages) -> Table:
 def _setting(settings: Settings, section: str, name: str) -> Any:
     try:
         return getattr(settings.plugin_section(section), name, None)
-    except KeyError:
+    except SettingsError:  # the protocol is not installed here
         return None
