@@ -585,6 +585,7 @@ class TestRetention:
     async def forget(journal: Journal, upto: int = 2**62) -> None:
         """What retention does to old, sealed records."""
         connection = apsw.Connection(str(journal.path))
+        connection.set_busy_timeout(10_000)  # the journal may be trimming its log
         connection.execute("DELETE FROM records WHERE lsn <= ?", (upto,))
         connection.close()
 
