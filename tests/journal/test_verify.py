@@ -117,6 +117,17 @@ def test_a_changed_or_missing_row_is_named(journal: Journal, damage: str, proble
     assert problem in [found.what for found in verify(journal.path).problems]
 
 
+@pytest.mark.parametrize("change", [lambda whole: whole[:-1], lambda whole: whole + bytes(100)], ids=["cut", "longer"])
+def test_a_file_that_ends_in_the_middle_of_a_page_is_named_whatever_the_missing_bytes_were(
+    open_journal: Open, change: Callable[[bytes], bytes]
+) -> None:
+    journal = filled(open_journal())
+    journal.close()
+    path = journal.path
+    path.write_bytes(change(path.read_bytes()))
+    assert "the file ends in the middle of a page" in {problem.what for problem in verify(path).problems}
+
+
 def test_two_live_records_of_one_id_are_named(journal: Journal) -> None:
     filled(journal)
     for lsn in (1, 2):

@@ -83,6 +83,12 @@ def verify_segments(target: SegmentTarget, node: str, progress: Progress = lambd
     return Verification(**work.counts, problems=work.problems)
 
 
+def _has_log(path: Path) -> bool:
+    """Whether pages may be on their way from the log to the database."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.is_file() and log.stat().st_size > 0
+
+
 class _Work:
     """Collects figures and problems."""
 
@@ -97,6 +103,8 @@ class _Work:
     def check_database(self, journal: Reading, blobs: BlobStore | None) -> None:
         where = str(journal.path)
         self._progress("pages", 0, 1)
+        if journal.path.stat().st_size % limits.JOURNAL_PAGE_BYTES and not _has_log(journal.path):
+            self.add(where, "the file ends in the middle of a page")  # SQLite takes zeros for what is missing
         for (text,) in journal.all("PRAGMA integrity_check"):  # visits every page, so every page's checksum too
             if text != "ok":
                 self.add(where, text)
