@@ -45,6 +45,15 @@ def test_numbers_stand_below_each_other_and_a_pipe_cuts_nothing(capsys: pytest.C
     assert head.index("rows") + 4 == first.index("1,234") + 5 == second.index("7") + 1
 
 
+def test_titles_and_columns_keep_their_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    output.table(["a[b]"], [["c[d]"]], title="pip install 'syncline[dev]'")
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
+        "pip install 'syncline[dev]'",
+        "a[b]",
+        "c[d]",
+    ]
+
+
 def test_a_row_too_wide_for_the_screen_is_shown_name_by_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

