@@ -82,6 +82,6 @@ def test_every_page_is_reached_from_the_readme() -> None:
         reached.add(page)
         links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
         ahead += [(page.parent / link).resolve() for link in links]
-    names = ("benchmarks-remarks.md", "reliability-remarks.md")  # go into the pages they remark on when those are written
+    names = ("benchmarks-remarks.md", "reliability-remarks.md")  # parts of the pages they remark on
     parts = {ROOT / "docs" / name for name in names}
     assert {ROOT / name for name in PAGES_WITH_LINKS} - reached == parts
