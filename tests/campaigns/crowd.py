@@ -122,9 +122,10 @@ class Crowd:
             self.errors[type(error).__name__] += 1
 
     async def relay(self) -> None:
-        topic = hashlib.sha256(b"campaign" + self.tag.encode()).hexdigest()
         async with RelayClient(self.ready["relay"]) as client:
             while not self.stopping:
+                page = self.sent["relay"] // 5_000  # nobody reads, and a topic keeps 10,000
+                topic = hashlib.sha256(f"campaign{self.tag}{page}".encode()).hexdigest()
                 text = f"{self.tag} message {self.sent['relay']}"
                 self.sent["relay"] += 1
                 begun = time.perf_counter()
