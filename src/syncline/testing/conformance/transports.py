@@ -126,6 +126,8 @@ async def many_publishes_at_once_all_arrive_in_order(transport: Transport) -> No
             tasks.start_soon(one, uid)
     for uid in names:
         expect(await _kept(transport, uid), list(range(10)), "what was kept")
+    async with transport.subscribe(TOPIC, Start(uid=names[0], after=0)) as deliveries:
+        expect(await _next(deliveries, 9), list(range(1, 10)), "serials")
 
 
 async def a_cancelled_publish_does_not_keep_others_waiting(transport: Transport) -> None:
