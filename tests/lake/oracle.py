@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from syncline.core.keys import peer_id
 from syncline.core.ports import RecordQuery
@@ -27,6 +27,8 @@ from syncline.protocols.sdsp.session import FrameReceived, SubscriberSession
 from syncline.testing.clock import FakeClock
 from syncline.testing.oracle import START, Oracle, digest
 from tests.lake.conftest import rows
+
+BATCH = 20_000  # rows held at once, raw bytes included
 
 
 class Node:
@@ -69,7 +71,7 @@ class World:
     def assert_journals(self) -> None:
         """Read while they run, and exported once they are closed."""
         for name, node in self.nodes.items():
-            assert_journal(self.oracle, name, list(node.journal.batches(RecordQuery(limit=2**62))))
+            assert_journal(self.oracle, name, node.journal.batches(RecordQuery(limit=2**62)))
         self.close()
         for name in self.nodes:
             assert_journal(self.oracle, name, exported(self.folder / name / "journal.db"))
@@ -89,52 +91,70 @@ class World:
         assert live_states(oracle) == lake_states(oracle, lake)
 
 
-def assert_journal(oracle: Oracle, node: str, batches: list[pa.RecordBatch]) -> None:
+def assert_journal(oracle: Oracle, node: str, kept: Iterable[pa.RecordBatch]) -> None:
     """Every arrival, in the order of positions, with its verdict and, unless ignored, its bytes."""
-    found, positions, verdicts = [], [], Counter[str]()
-    for batch in batches:
-        columns = (batch.column("received_at").cast(pa.int64()), batch.column("verdict"), batch.column("raw"))
-        for received_at, verdict, raw in zip(*(column.to_pylist() for column in columns), strict=True):
-            found.append(digest(received_at, verdict, raw))
-            verdicts[verdict] += 1
-        positions += batch.column("lsn").to_pylist()
-    assert positions == list(range(1, len(positions) + 1))
-    assert len(found) == len(set(found))
-    assert set(found) == oracle.truth.raws[node]
+    found, count, verdicts = set[int](), 0, Counter[str]()
+    for batch in kept:
+        assert batch.column("lsn").to_pylist() == list(range(count + 1, count + batch.num_rows + 1))
+        count += batch.num_rows
+        found |= arrivals_of(batch)
+        verdicts.update(batch.column("verdict").to_pylist())
+    assert len(found) == count
+    assert found == oracle.truth.raws[node]
     assert {(node, verdict): count for verdict, count in verdicts.items()} == {
         key: count for key, count in oracle.truth.arrivals.items() if key[0] == node
     }
 
 
-def exported(journal: Path) -> list[pa.RecordBatch]:
-    out = io.BytesIO()
-    export(journal, RecordQuery(limit=2**62), out, "parquet")
-    batches: list[pa.RecordBatch] = pq.read_table(pa.BufferReader(out.getvalue())).to_batches()
-    return batches
+def arrivals_of(batch: pa.RecordBatch) -> set[int]:
+    """What the truth says of each of these arrivals."""
+    columns = (batch.column("received_at").cast(pa.int64()), batch.column("verdict"), batch.column("raw"))
+    return {digest(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)}
+
+
+def exported(journal: Path) -> Iterator[pa.RecordBatch]:
+    out = journal.with_name("export.parquet")
+    with out.open("wb") as file:
+        export(journal, RecordQuery(limit=2**62), file, "parquet")
+    with pq.ParquetFile(out) as file:
+        yield from file.iter_batches(BATCH)
+    out.unlink()
+
+
+def batches(lake: Lake, table: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """These columns of a table, a part of its rows at a time: all of them may be more than memory holds."""
+    dataset = DeltaTable(lake.table(table).url).to_pyarrow_dataset()
+    yield from dataset.to_batches(columns=list(names), batch_size=BATCH, batch_readahead=1, fragment_readahead=1)
 
 
 def assert_records(oracle: Oracle, lake: Lake) -> None:
-    records = rows(lake, "records").select(["node", "epoch", "lsn", "received_at", "verdict", "raw"])
-    names = set(zip(*(records[name].to_pylist() for name in ("node", "epoch", "lsn")), strict=True))
-    assert len(names) == records.num_rows == sum(oracle.truth.arrivals.values())
-    columns = (records["received_at"].cast(pa.int64()), records["verdict"], records["raw"])
-    found = {digest(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)}
+    found, positions, count = set[int](), dict[tuple[str, str], set[int]](), 0
+    for batch in batches(lake, "records", ("node", "epoch", "lsn", "received_at", "verdict", "raw")):
+        for node, epoch, lsn in zip(
+            *(batch.column(name).to_pylist() for name in ("node", "epoch", "lsn")), strict=True
+        ):
+            positions.setdefault((node, epoch), set()).add(lsn)
+        found |= arrivals_of(batch)
+        count += batch.num_rows
+    assert sum(map(len, positions.values())) == count == sum(oracle.truth.arrivals.values())
     assert found == oracle.truth.raws["a"] | oracle.truth.raws["b"]
-    assert rows(lake, "rejected").num_rows == oracle.truth.rejected
-    assert set(rows(lake, "rejected")["judged_by"].to_pylist()) == {"node"}
+    judges = Counter(
+        judge for batch in batches(lake, "rejected", ["judged_by"]) for judge in batch.column(0).to_pylist()
+    )
+    assert judges == {"node": oracle.truth.rejected}
 
 
 def columns_of(table: str, *names: str) -> Callable[[Lake], Iterator[tuple[Any, ...]]]:
     """The rows of a table, as the truth puts them: numbers as int, times in microseconds, bytes as hex."""
 
     def read(lake: Lake) -> Iterator[tuple[Any, ...]]:
-        found = rows(lake, table).select(list(names))
-        yield from zip(*(plain(found[name]) for name in names), strict=True)
+        for batch in batches(lake, table, names):
+            yield from zip(*(plain(batch.column(name)) for name in names), strict=True)
 
     return read
 
 
-def plain(column: pa.ChunkedArray) -> list[Any]:
+def plain(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         found: list[Any] = column.cast(pa.int64()).to_pylist()
         return found
@@ -145,12 +165,12 @@ def plain(column: pa.ChunkedArray) -> list[Any]:
 
 
 def publications(lake: Lake) -> Iterator[tuple[Any, ...]]:
-    found = rows(lake, "svs_publications")
-    assert set(found["complete"].to_pylist()) == {True}
-    assert set(found["conflicting"].to_pylist()) == {False}
-    columns = [plain(found[name]) for name in ("topic", "publisher", "seq", "name")]
-    payloads = [hashlib.sha256(payload).hexdigest() for payload in found["payload"].to_pylist()]
-    yield from zip(*columns, payloads, strict=True)
+    names = ("topic", "publisher", "seq", "name")
+    for batch in batches(lake, "svs_publications", (*names, "payload", "complete", "conflicting")):
+        assert set(batch.column("complete").to_pylist()) <= {True}
+        assert set(batch.column("conflicting").to_pylist()) <= {False}
+        payloads = [hashlib.sha256(payload).hexdigest() for payload in batch.column("payload").to_pylist()]
+        yield from zip(*(plain(batch.column(name)) for name in names), payloads, strict=True)
 
 
 def notifications(lake: Lake) -> Iterator[tuple[Any, ...]]:
