@@ -7,13 +7,14 @@ entries of the newest records and are read from them again when the journal open
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 
 import apsw
 
 from syncline.core import limits
-from syncline.journal.rows import SELECT
-from syncline.journal.terms import FOREVER, Lexicon, Span, Terms, expiry_of, lsn_of
+from syncline.journal.rows import COLUMNS
+from syncline.journal.terms import FOREVER, FOUND_BY, Lexicon, Span, Terms, expiry_of, lsn_of
 
 Entry = tuple[int, int | None, Terms]  # lsn; when the name is free again, None if it was not taken; terms
 
@@ -24,6 +25,11 @@ _EXPIRY: Final = (
 )
 # Only the names that are taken: every row of an answer lets go of the interpreter's lock and has to win it back.
 _TAKEN: Final = f"SELECT n.value FROM carray(?) n WHERE {_EXPIRY.format('n.value')} > ?"  # noqa: S608
+# Rows from which terms are made; what does not take part in that, such as the messages, is not read.
+_TERMS_AFTER: Final = (
+    f"SELECT lsn, {', '.join(name if name in FOUND_BY else 'NULL' for name in COLUMNS)} "  # noqa: S608
+    "FROM records WHERE lsn > ? ORDER BY lsn"
+)
 _FOREVER: Final = FOREVER.to_bytes(8, "big")
 _MERGE: Final = "INSERT OR IGNORE INTO terms SELECT value FROM carray(?)"
 
@@ -80,9 +86,9 @@ class Index:
 
     def load(self, connection: apsw.Connection, after: int) -> None:
         """Remember the entries of the records after this lsn."""
-        rows: Any = connection.execute(f"{SELECT} WHERE lsn > ? ORDER BY lsn", (after,))
-        for lsn, *columns in rows:
-            self.add([(lsn, expiry_of(columns), self.lexicon.of(columns))])
+        rows: Any = connection.execute(_TERMS_AFTER, (after,))
+        while some := list(islice(rows, limits.API_PAGE_RECORDS)):
+            self.add([(row[0], expiry_of(row[1:]), self.lexicon.of(row[1:])) for row in some])
 
     def waiting(self, spans: list[Span]) -> tuple[list[int], int]:
         """Records with entries there that may not be in the table, and up to which lsn the table has all.

@@ -31,6 +31,7 @@ class Where(NamedTuple):
     wider: Span | None = None  # ordered, and holds all of the others: quicker to read in pages if they are long
 
 
+FOUND_BY: Final = frozenset({"protocol", "id", "verdict", "topic", "key", "publisher", "seq", "expires_at"})
 _AT: Final = {name: COLUMNS.index(name) for name in COLUMNS}
 _PROTOCOL, _ID, _VERDICT, _EXPIRES_AT = _AT["protocol"], _AT["id"], _AT["verdict"], _AT["expires_at"]
 _TOPIC, _KEY, _PUBLISHER, _SEQ = _AT["topic"], _AT["key"], _AT["publisher"], _AT["seq"]
