@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import sys
 import time
 from collections import Counter
@@ -43,6 +44,7 @@ class WholeNode:
         self.folder = folder
         self.reports: list[dict[str, Any]] = []
         self.ready: dict[str, Any] = {}
+        self.silences = 0
         self._process: Process | None = None
 
     async def start(self) -> None:
@@ -69,6 +71,15 @@ class WholeNode:
         except (anyio.IncompleteRead, anyio.EndOfStream, anyio.ClosedResourceError):
             return
 
+    async def watch(self, seconds: float = 20.0) -> None:
+        """Whenever it has said nothing for so long, have it write down in its log what it waits for."""
+        while True:
+            known = len(self.reports)
+            await anyio.sleep(seconds)
+            if len(self.reports) == known and self._process is not None:
+                self.silences += 1
+                self._process.send_signal(signal.SIGUSR1)
+
     async def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -87,6 +98,7 @@ async def whole_node(folder: Path) -> AsyncIterator[WholeNode]:
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(node.listen)
+            tasks.start_soon(node.watch)
             yield node
             await node.kill()
             tasks.cancel_scope.cancel()

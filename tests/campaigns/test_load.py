@@ -51,6 +51,7 @@ async def test_all_protocols_at_once_are_held(tmp_path: Path, figures: Figures) 
         memory_mib={"first": round(settled[0]), "last": round(settled[-1]), "second_half_over_first": round(growth, 1)},
         errors=dict(crowd.errors),
     )
+    assert node.silences == 0, f"see {node.folder}.log for what its tasks waited for"
     assert crowd.errors == {}
     assert complete, f"sent {wanted}, kept {counts}"
     assert rejected == dict.fromkeys(rejected, 0)

@@ -2,20 +2,23 @@
 
 Prints one line of JSON when it is ready, then one a second: records by protocol and verdict, memory, and how long it took
 from receiving a batch to its being on disk. Made to be loaded, attacked and killed.
+SIGUSR1 has it write down what every task waits for.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import structlog
+import trio
 
 from syncline.core.keys import NodeKey
 from syncline.core.ports import Receipt, StateChange
@@ -75,6 +78,7 @@ async def main(folder: Path) -> None:
     Timed.waits = []
     async with running(settings, plugins=plugins) as node, anyio.create_task_group() as tasks:
         node.receiver.__class__ = Timed
+        tasks.start_soon(explain)
         await tasks.start(serve.serve, api.build(node), listener)
         relay, svs = node.service("relay"), node.service("svs")
         assert isinstance(relay, RelayService)
@@ -96,6 +100,28 @@ async def main(folder: Path) -> None:
                 verdicts=counts, memory_kib=memory_kib(), batches=len(waits), p50_ms=round(cuts[49] * 1e3, 2),
                 p99_ms=round(cuts[98] * 1e3, 2), libp2p=libp2p, newest=node.journal.newest(),
             )  # fmt: skip
+
+
+async def explain() -> None:
+    """On SIGUSR1, what every task waits for, and the clocks: one that jumped leaves sleepers asleep."""
+    with anyio.open_signal_receiver(signal.SIGUSR1) as signals:
+        async for _ in signals:
+            root = trio.lowlevel.current_root_task()
+            assert root is not None
+            lines = [f"tasks at {trio.current_time():.3f} (perf_counter {time.perf_counter():.3f})", *_tasks(root, 0)]
+            sys.stderr.write("\n".join(lines) + "\n")
+            sys.stderr.flush()
+
+
+def _tasks(task: trio.lowlevel.Task, depth: int) -> Iterator[str]:
+    frames = [
+        f"{Path(frame.f_code.co_filename).name}:{line} {frame.f_code.co_name}"
+        for frame, line in task.iter_await_frames()
+    ]
+    yield f"{'  ' * depth}{task.name}: {' > '.join(frames[-6:])}"
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            yield from _tasks(child, depth + 1)
 
 
 def say(**document: Any) -> None:
