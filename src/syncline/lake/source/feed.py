@@ -23,7 +23,7 @@ from syncline.core.errors import ConflictError, CorruptionError, UnreachableErro
 from syncline.formats.records import RECORD_SCHEMA
 from syncline.lake.source.options import addresses, choice, client, number
 
-FILTERS: Final = ("protocol", "topic", "kind", "key", "publisher", "verdict")
+FILTERS: Final = ("protocol", "topic", "kind", "key", "publisher", "verdict", "reason")
 ARROW: Final = {"accept": "application/vnd.apache.arrow.stream"}
 log = structlog.get_logger("syncline.lake")
 Offset = dict[str, dict[str, Any]]  # by node

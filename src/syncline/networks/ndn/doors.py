@@ -14,6 +14,7 @@ from anyio.abc import Listener, SocketStream, TaskGroup, UDPSocket
 
 from syncline.core.errors import OverloadedError, UnavailableError
 from syncline.core.limits import NDN_UDP_IDLE_SECONDS
+from syncline.networks.accepting import serve
 from syncline.networks.ndn.bell import Bell
 from syncline.networks.ndn.faces import Face
 from syncline.networks.ndn.transports import (
@@ -83,14 +84,14 @@ class Doors:
         async def accept(stream: SocketStream) -> None:
             await self._hub.carry(StreamTransport(stream, uri, local=True))
 
-        async def serve() -> None:
+        async def serve_and_remove() -> None:
             try:
                 await _serve(listener, accept)
             finally:
                 with anyio.CancelScope(shield=True):
                     await anyio.Path(path).unlink(missing_ok=True)
 
-        self._tasks.start_soon(serve)
+        self._tasks.start_soon(serve_and_remove)
         return uri
 
     async def _websocket(self, port: int) -> str:
@@ -205,8 +206,7 @@ async def _serve(listener: Listener[SocketStream], accept: Callable[[SocketStrea
             except (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 log.debug("ndn_peer_gone_early")
 
-    async with listener:
-        await listener.serve(accept_alone)
+    await serve(listener, accept_alone)
 
 
 async def _remove_stale_socket(path: anyio.Path) -> None:

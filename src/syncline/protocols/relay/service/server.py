@@ -15,13 +15,13 @@ from typing import Final
 import anyio
 import structlog
 from anyio.abc import ByteStream, Listener, SocketAttribute
-from anyio.streams.stapled import MultiListener
 from anyio.streams.tls import TLSListener
 
 from syncline.core.clock import Clock
 from syncline.core.errors import ClosedError, RefusedError, UnreachableError, UsageError
 from syncline.core.keys import public_of_did_key
 from syncline.core.limits import RELAY_BACKLOG_BYTES, RELAY_IN_FLIGHT, RELAY_REQUEST_BYTES, RELAY_UNSENT_BYTES
+from syncline.networks.accepting import PatientListener
 from syncline.networks.signal import Signal
 from syncline.networks.websocket import Socket, accept
 from syncline.protocols.relay.service.doors import Doors
@@ -162,7 +162,8 @@ class Server:
                 f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
                 hint="choose another with --set relay.port=0",
             ) from None
-        self._listener = _with_tls(listener, tls) if tls is not None else listener
+        patient = PatientListener(listener)
+        self._listener = _with_tls(patient, tls) if tls is not None else patient
         where = listener.extra(SocketAttribute.local_address)  # noqa: S610 - not Django's
         return str(where[0]), int(where[1])
 
@@ -248,7 +249,7 @@ class Server:
         return len(self._conversations)
 
 
-def _with_tls(listener: MultiListener[anyio.abc.SocketStream], tls: ssl.SSLContext) -> Listener[ByteStream]:
+def _with_tls(listener: Listener[anyio.abc.SocketStream], tls: ssl.SSLContext) -> Listener[ByteStream]:
     return TLSListener(listener, tls, standard_compatible=False, handshake_timeout=OPEN_SECONDS)
 
 
