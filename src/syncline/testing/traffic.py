@@ -52,7 +52,7 @@ class Traffic:
 
     def __init__(self, seed: int, *, objects: int = 10, prefix: str = "object") -> None:
         self._random = random.Random(seed)
-        self._uids = [f"{prefix}-{seed}-{number}" for number in range(objects)]
+        self._alive = [f"{prefix}-{seed}-{number}" for number in range(objects)]  # not frozen
         self._values: dict[str, Any] = {}
         self._frames: dict[str, Frame] = {}
         self._now = DAY_ZERO
@@ -60,12 +60,11 @@ class Traffic:
 
     def publish(self, count: int) -> list[Published]:
         """The next `count` frames: an object is born, edited, replaced, in the end perhaps frozen."""
-        alive = [uid for uid in self._uids if not (uid in self._frames and self._frames[uid].frozen)]
         sent = []
         for _ in range(count):
-            sent.append(self._publish(self._random.choice(alive)))
+            sent.append(self._publish(self._random.choice(self._alive)))
             if sent[-1].frame.frozen:
-                alive.remove(sent[-1].frame.uid)
+                self._alive.remove(sent[-1].frame.uid)
         return sent
 
     def receive(
