@@ -19,7 +19,8 @@ from tests.lake.oracle import World
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(3_600 if LONG else 900)]
 KILLS = 100 if LONG else 10
-COMMAND = [sys.executable, "-m", "syncline.cli.main", "--set", "lake.batch_segments=8", "lake", "run", "--json"]
+COMMAND = [sys.executable, "-m", "syncline.cli.main", "lake", "run", "--json"]
+SMALL_BATCHES = ["--set", "lake.batch_segments=8"]  # so that kills come between them
 
 
 def test_a_driver_killed_at_random_moments_ends_in_the_tables_of_an_undisturbed_run(
@@ -37,7 +38,7 @@ def test_a_driver_killed_at_random_moments_ends_in_the_tables_of_an_undisturbed_
         kills += killed
         batches += done
     world.hear(60, last=True)
-    assert subprocess.run(COMMAND, cwd=tmp_path, env=environment(), capture_output=True, timeout=600).returncode == 0
+    assert subprocess.run(COMMAND, cwd=tmp_path, env=environment(), capture_output=True, timeout=1_800).returncode == 0
     world.assert_journals()
     world.assert_tables()
     figures(
@@ -55,7 +56,7 @@ def run_and_kill(folder: Path, rng: random.Random) -> tuple[int, int]:
     workers. Says whether it was killed (or had finished first), and how many batches it had told of.
     """
     process = subprocess.Popen(
-        COMMAND,
+        [*COMMAND[:3], *SMALL_BATCHES, *COMMAND[3:]],
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
