@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from syncline.protocols.svs.service import join
-from syncline.protocols.svs.session import Publication
+from syncline.protocols.svs.session import Options, Publication
 from tests.campaigns.conftest import LONG, Figures
 
 pytestmark = [pytest.mark.campaign, pytest.mark.anyio]
@@ -71,7 +71,8 @@ async def test_a_killed_publisher_loses_nothing_it_acknowledged_and_uses_no_numb
     last = await anyio.to_thread.run_sync(Life, tmp_path / "node", port, KILLS)
     heard: dict[int, str] = {}
     try:
-        async with join("/room", forwarder=f"tcp://127.0.0.1:{port}") as group:
+        everything = Options(backlog=None)
+        async with join("/room", forwarder=f"tcp://127.0.0.1:{port}", options=everything) as group:
 
             def take(publication: Publication) -> None:
                 text = bytes(publication.payload).decode()

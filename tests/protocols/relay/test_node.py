@@ -210,6 +210,26 @@ async def test_a_conflict_of_one_publisher_is_nobody_elses(relay: MakeRelay) -> 
     assert sorted(found, key=int) == [str(number) for number in range(20)]
 
 
+async def test_what_cannot_be_kept_of_one_publisher_is_nobody_elses(relay: MakeRelay) -> None:
+    impossible = StateChange(space="test", key=b"k", value=b"v", expires_at=-1)
+    async with relay() as server:
+        errors: list[UsageError] = []
+
+        async def publish(message: str, *state: StateChange) -> None:
+            try:
+                await server.service.publish({"topic": NEWS, "message": message}, state)
+            except UsageError as error:
+                errors.append(error)
+
+        async with anyio.create_task_group() as tasks:  # all at once, so that they are committed together
+            for number in range(20):
+                tasks.start_soon(publish, str(number))
+            tasks.start_soon(publish, "impossible", impossible)
+        found = await RelayClientFetch(server.url)
+    assert len(errors) == 1
+    assert sorted(found, key=int) == [str(number) for number in range(20)]
+
+
 async def RelayClientFetch(url: str) -> list[str]:
     async with RelayClient(url) as reader:
         return [each.message for each in await reader.fetch(NEWS)]

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from syncline.core.errors import RefusedError, UnavailableError
+from syncline.core.ports import ANY, StateChange
 from syncline.core.verdict import Outcome, Reason
 from syncline.protocols.relay.session import durable
+from syncline.protocols.relay.session.batches import CommitQueue
 from syncline.protocols.relay.session.clients import subscription_id
 from syncline.protocols.relay.wire import rpc
 from tests.protocols.relay.desk import Desk
@@ -488,3 +490,13 @@ def test_a_server_that_stops_says_so() -> None:
 def test_every_problem_has_its_own_name() -> None:
     labels = [problem.label for problem in rpc.Problem]
     assert len(set(labels)) == len(labels) == 14
+
+
+def test_what_may_meet_a_conflict_is_committed_by_itself() -> None:
+    queue = CommitQueue()
+    careful = StateChange(space="test", key=b"k", value=b"v", expect=None)
+    plain = StateChange(space="test", key=b"k", value=b"v")
+    for change in (plain, plain, careful, plain, plain):
+        queue.put([], [change])
+    batches = iter(queue.take, None)
+    assert [[change.expect for change in batch.state] for batch in batches] == [[ANY, ANY], [None], [ANY, ANY]]

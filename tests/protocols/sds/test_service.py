@@ -206,13 +206,35 @@ async def test_forgeries_do_not_use_up_the_share_of_whom_they_claim_to_be(tmp_pa
     async with nodes(tmp_path, 2) as [alice, bob]:
         await line(alice, bob)
         now = alice.node.clock.now()
-        for number in range(1, 30):
-            forged = message(alice.node.key, now, number, publisher_id=STRANGER.peer_id)
-            await alice.host.gossip.publish(OMM, encode(forged))
-        await alice.host.gossip.publish(OMM, encode(message(STRANGER, now, 99)))
-        [record] = await bob.holds(1)
-        assert record.key == "99"
+        async with held_up(bob):  # so that all of them are judged together
+            await alice.host.gossip.publish(OMM, encode(message(alice.node.key, now, 1)))
+            for number in range(2, 31):
+                forged = message(alice.node.key, now, number, publisher_id=STRANGER.peer_id)
+                await alice.host.gossip.publish(OMM, encode(forged))
+            await alice.host.gossip.publish(OMM, encode(message(STRANGER, now, 99)))
+            with anyio.fail_after(10):
+                while bob.host.statistics()["gossip_undecided"] < 31:
+                    await anyio.sleep(0.01)
+        assert [record.key for record in await bob.holds(2)] == ["1", "99"]
         assert len(bob.records(verdict="reject")) == 29
+
+
+@asynccontextmanager
+async def held_up(place: Running) -> AsyncIterator[None]:
+    """What the node receives during the block is kept after it."""
+    receiver, over = place.node.receiver, anyio.Event()
+    receive = receiver.receive
+
+    async def later(*arguments: Any) -> Any:
+        await over.wait()
+        return await receive(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(receiver, "receive", later)
+        try:
+            yield
+        finally:
+            over.set()
 
 
 # publishing
