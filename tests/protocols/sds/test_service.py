@@ -203,7 +203,7 @@ async def _rows(place: Running, count: int) -> None:
 
 
 async def test_forgeries_do_not_use_up_the_share_of_whom_they_claim_to_be(tmp_path: Path) -> None:
-    async with nodes(tmp_path, 2) as [alice, bob]:
+    async with nodes(tmp_path, 2, publish_rate=1.0) as [alice, bob]:
         await line(alice, bob)
         now = alice.node.clock.now()
         async with held_up(bob):  # so that all of them are judged together
