@@ -111,8 +111,11 @@ class Crowd:
     """Honest peers. `sent` counts by protocol; `acknowledged` holds what the node said it has on disk; `waits` are the
     seconds from sending to that answer."""
 
-    def __init__(self, ready: dict[str, Any], *, tag: str = "", pause: float = 0.0, settle: float = 2.5) -> None:
+    def __init__(
+        self, ready: dict[str, Any], *, tag: str = "", pause: float = 0.0, settle: float = 2.5, ttl: int = 3_600
+    ) -> None:
         self.ready, self.tag, self.pause, self.settle = ready, tag, pause, settle
+        self.ttl = ttl  # seconds for which the relay keeps what nobody fetches
         self.sent: Counter[str] = Counter()
         self.acknowledged: dict[str, list[bytes]] = {"relay": [], "sdsp": []}
         self.sds_ids: list[bytes] = []
@@ -141,7 +144,7 @@ class Crowd:
                 text = f"{self.tag} message {self.sent['relay']}"
                 self.sent["relay"] += 1
                 begun = time.perf_counter()
-                await client.publish(topic, text, ttl=3_600, timeout=20.0)
+                await client.publish(topic, text, ttl=self.ttl, timeout=20.0)
                 self.waits["relay"].append(time.perf_counter() - begun)
                 digest = hashlib.sha256(text.encode()).digest()
                 self.acknowledged["relay"].append(bytes.fromhex(topic) + digest)

@@ -21,7 +21,7 @@ GROWTH_MIB = 64 if LONG else 96  # the short run sees caches fill
 
 async def test_all_protocols_at_once_are_held(tmp_path: Path, figures: Figures) -> None:
     async with whole_node(tmp_path / "node") as node, anyio.create_task_group() as tasks:
-        crowd = Crowd(node.ready, tag="load", pause=0.002)
+        crowd = Crowd(node.ready, tag="load", pause=0.002, ttl=60)  # an hour of messages is meant to fill memory
         tasks.start_soon(crowd.run)
         assert await until(lambda: min(kept(node, name) for name in ("relay", "sds", "sdsp", "shrex", "svs")) > 0, 60)
         first = len(node.reports)
@@ -49,6 +49,7 @@ async def test_all_protocols_at_once_are_held(tmp_path: Path, figures: Figures) 
             "p99": statistics.median(report["p99_ms"] for report in held),
         },
         memory_mib={"first": round(settled[0]), "last": round(settled[-1]), "second_half_over_first": round(growth, 1)},
+        memory_by_minute=[round(each) for each in memory[::60]],
         errors=dict(crowd.errors),
     )
     assert node.silences == 0, f"see {node.folder}.log for what its tasks waited for"

@@ -25,14 +25,11 @@ def environment(**variables: str) -> dict[str, str]:
     return {**kept, "NO_COLOR": "1", "COLUMNS": "200", **variables}
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run `syncline …` in an empty folder and return what it printed."""
-
+def running_in(folder: Path) -> Run:
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*PROGRAM, *arguments],
-            cwd=tmp_path,
+            cwd=folder,
             env=environment(**variables),
             capture_output=True,
             text=True,
@@ -40,6 +37,12 @@ def run(tmp_path: Path) -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run `syncline …` in an empty folder and return what it printed."""
+    return running_in(tmp_path)
 
 
 def free_ports() -> list[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -8,17 +9,26 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.conftest import PROGRAM, Run, environment, free_ports, up
+from tests.cli.conftest import PROGRAM, Run, environment, free_ports, running_in, up
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stopped node that has kept five frames."""
+    folder = tmp_path_factory.mktemp("node")
+    run = running_in(folder)
+    run("init")
+    with up(folder) as ready:
+        for number in range(5):
+            (folder / "o.json").write_text(json.dumps({"n": number, "pad": "x" * 300}))
+            assert run("pub", "sdsp", "o.json", "--uid", "thing", "--node", ready["url"]).returncode == 0
+    return folder
 
 
 @pytest.fixture
-def home(run: Run, tmp_path: Path) -> Path:
-    """A stopped node that has kept five frames and refused one."""
-    run("init")
-    with up(tmp_path) as ready:
-        for number in range(5):
-            (tmp_path / "o.json").write_text(json.dumps({"n": number, "pad": "x" * 300}))
-            assert run("pub", "sdsp", "o.json", "--uid", "thing", "--node", ready["url"]).returncode == 0
+def home(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged at will."""
+    shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
