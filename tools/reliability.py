@@ -69,7 +69,15 @@ def _corruption(figures: Figures) -> str:
 
 
 def _lake(figures: Figures) -> str:
-    return f"{_sum(figures, 'kills')} drivers killed at random moments; {_sum(figures, 'records'):,} records, each once"
+    places = [each["places"] for each in figures if "places" in each]
+    in_turn, drawn = (
+        sum(found if isinstance(found, int) else len(found) for found in places if isinstance(found, kind))
+        for kind in (int, list)
+    )
+    return (
+        f"{_sum(figures, 'kills')} drivers killed at random moments; {_sum(figures, 'records'):,} records, each once; "
+        f"killed at {drawn} named places, and ended at {in_turn} one after the other"
+    )
 
 
 def _simulation(figures: Figures) -> str:
@@ -98,7 +106,7 @@ def _load(figures: Figures) -> str:
     spoken = ", ".join(f"{name} {rate}/s" for name, rate in sorted(rates.items()))
     return (
         f"{last['seconds']} s: {spoken}; receive → durable p50 {waits['p50']} ms, p99 {waits['p99']} ms; memory "
-        f"{memory['first']} → {memory['last']} MiB"
+        f"{memory['first']} → {memory['last']} MiB, in the second half {memory['second_half_over_first']} MiB above the first"
     )
 
 
