@@ -106,7 +106,8 @@ def _load(figures: Figures) -> str:
     spoken = ", ".join(f"{name} {rate}/s" for name, rate in sorted(rates.items()))
     return (
         f"{last['seconds']} s: {spoken}; receive → durable p50 {waits['p50']} ms, p99 {waits['p99']} ms; memory "
-        f"{memory['first']} → {memory['last']} MiB, in the second half {memory['second_half_over_first']} MiB above the first"
+        f"{memory['first']} → {memory['last']} MiB, in the second half "
+        f"{memory['second_half_over_first']} MiB above the first"
     )
 
 
