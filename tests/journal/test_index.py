@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,6 +20,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few names wait in memory, so that they are merged into the table all the time."""
     monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 40)
     monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 8)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_UNFILED", 6)
 
 
 def test_names_move_to_the_table_and_stay_taken(open_journal: Open) -> None:
@@ -91,3 +93,26 @@ def test_a_query_by_id_finds_every_row_of_it_wherever_its_name_is(open_journal: 
     assert [record.protocol for record in journal.read(RecordQuery(id=b"x", protocol="other"))] == ["other"]
     assert len(journal.read(RecordQuery(id=b"x", verdict="accept"))) == 4
     assert journal.read(RecordQuery(id=b"unknown")) == []
+
+
+@pytest.mark.parametrize("unfiled", [0, 5, 10_000])
+def test_what_was_answered_is_found_at_once_while_others_write(
+    open_journal: Open, monkeypatch: pytest.MonkeyPatch, unfiled: int
+) -> None:
+    """However many records have no terms yet, by whomever and whenever they are made."""
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_UNFILED", unfiled)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_FILED_AT_ONCE", 3)
+    journal = open_journal()
+
+    def write_and_look(writer: int) -> None:
+        for n in range(60):
+            key, ids = f"{writer}-{n}", [b"%d %d %d" % (writer, n, m) for m in range(5)]
+            journal.append_sync([arrival(id_, key=key, seq=n, publisher=str(writer)) for id_ in ids])
+            assert [record.id for record in journal.read(RecordQuery(key=key))] == ids
+            assert len(journal.read(RecordQuery(publisher=str(writer)))) == 5 * (n + 1)
+            assert [record.id for record in journal.read(RecordQuery(id=ids[2]))] == [ids[2]]
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(write_and_look, writer) for writer in range(4)]:
+            done.result()
+    assert verify(journal.path).sound

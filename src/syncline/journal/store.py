@@ -342,10 +342,10 @@ class Journal:
         for change in state:
             states.check_change(change)
         items: list[Item] = []
-        size, terms_of = 0, self._index.lexicon.of
+        size, name_of = 0, self._index.lexicon.name_of
         for arrival in arrivals:
             row = row_of(arrival)
-            items.append((arrival, row, terms_of(row)))
+            items.append((arrival, row, name_of(row)))
             if arrival.raw is not None:
                 size += len(arrival.raw)
         return Submission(items, size, state)

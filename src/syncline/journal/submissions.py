@@ -22,7 +22,7 @@ from syncline.core.ports import StateChange
 from syncline.core.record import Arrival
 from syncline.journal.rows import Row
 
-Item = tuple[Arrival, Row, tuple[bytes, ...]]  # an arrival, its columns, the terms under which it is found
+Item = tuple[Arrival, Row, bytes]  # an arrival, its columns, its name (see terms.py)
 Kept = tuple[Arrival, int | None]  # the final arrival and the lsn it was kept under, if it was
 
 

@@ -19,7 +19,6 @@ from syncline.journal.rows import COLUMNS, Row, seq_bytes
 FOREVER: Final = 2**63 - 1
 HASH_BYTES: Final = 16
 NAME_ENTRY_BYTES: Final = HASH_BYTES + 8 + 8  # the entry of an accepted id: name, lsn, expiry; others end with the lsn
-Terms = tuple[bytes, ...]  # of one record; the first is its name
 Span = tuple[bytes, bytes]  # from this entry to that one, both included
 
 
@@ -33,8 +32,8 @@ class Where(NamedTuple):
 
 FOUND_BY: Final = frozenset({"protocol", "id", "verdict", "topic", "key", "publisher", "seq", "expires_at"})
 _AT: Final = {name: COLUMNS.index(name) for name in COLUMNS}
-_PROTOCOL, _ID, _VERDICT, _EXPIRES_AT = _AT["protocol"], _AT["id"], _AT["verdict"], _AT["expires_at"]
-_TOPIC, _KEY, _PUBLISHER, _SEQ = _AT["topic"], _AT["key"], _AT["publisher"], _AT["seq"]
+PROTOCOL, ID, VERDICT, EXPIRES_AT = _AT["protocol"], _AT["id"], _AT["verdict"], _AT["expires_at"]
+TOPIC, KEY, PUBLISHER, SEQ = _AT["topic"], _AT["key"], _AT["publisher"], _AT["seq"]
 
 
 class Lexicon:
@@ -42,34 +41,37 @@ class Lexicon:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        self._topic = self._texts(b"t")
-        self._key = self._texts(b"k")
-        self._publisher = self._texts(b"p")
+        self.topic = self._texts(b"t")
+        self.key = self._texts(b"k")
+        self.publisher = self._texts(b"p")
         self._prefixes: dict[tuple[bytes, str], bytes] = {}  # of ids, by protocol
 
     def name(self, protocol: str, id_: bytes) -> bytes:
         """The term that only one live accepted record may have."""
         return self._id(b"n", protocol, id_)
 
-    def of(self, row: Row) -> Terms:
-        """The terms of a row without its lsn."""
-        if row[_VERDICT] == "accept":
-            terms = [self._id(b"n", row[_PROTOCOL], row[_ID])]
-        else:
-            terms = [self._id(b"r", row[_PROTOCOL], row[_ID]) + b"r"]  # of which there may be many
-        if topic := row[_TOPIC]:
-            terms.append(term := self._topic(topic))
-            if seq := row[_SEQ]:
-                terms.append(term[:HASH_BYTES] + _SEQUENCE + seq)
-        if key := row[_KEY]:
-            terms.append(self._key(key))
-        if publisher := row[_PUBLISHER]:
-            terms.append(self._publisher(publisher) + (row[_SEQ] or b""))
-        return tuple(terms)
+    def name_of(self, row: Row) -> bytes:
+        """The name of a row without its lsn, or, if it was not accepted, the term of its id, of which there may be many."""
+        if row[VERDICT] == "accept":
+            return self._id(b"n", row[PROTOCOL], row[ID])
+        return self._id(b"r", row[PROTOCOL], row[ID]) + b"r"
 
     def entries(self, row: Row) -> list[bytes]:
-        """The entries of a stored row."""
-        return entries(row[0], expiry_of(row[1:]), self.of(row[1:]))
+        """The entries of a stored row. That of an accepted id also says until when it is taken."""
+        lsn, row = row[0], row[1:]
+        terms = [self.name_of(row)]
+        if topic := row[TOPIC]:
+            terms.append(term := self.topic(topic))
+            if seq := row[SEQ]:
+                terms.append(term[:HASH_BYTES] + SEQUENCE + seq)
+        if key := row[KEY]:
+            terms.append(self.key(key))
+        if publisher := row[PUBLISHER]:
+            terms.append(self.publisher(publisher) + (row[SEQ] or b""))
+        found = [term + _number(lsn) for term in terms]
+        if (expiry := expiry_of(row)) is not None:
+            found[0] += _number(expiry)
+        return found
 
     def spans(self, query: RecordQuery, protocols: list[str]) -> Where | None:
         """Where to look for what a query asks, by the narrowest of its terms; None if it names no term. `protocols` are
@@ -84,14 +86,14 @@ class Lexicon:
         ranged = query.seq_from is not None or query.seq_to is not None
         seqs = seq_bytes(query.seq_from or 0), seq_bytes(SEQ_MAX if query.seq_to is None else query.seq_to) + _LAST
         if query.publisher and (ranged or not query.key):
-            stem = self._publisher(query.publisher)
+            stem = self.publisher(query.publisher)
             return Where([(stem + seqs[0] if ranged else stem, stem + seqs[1])], ordered=False)
         if not query.key and not query.topic:
             return None
-        term = self._key(query.key) if query.key else self._topic(query.topic or "")
+        term = self.key(query.key) if query.key else self.topic(query.topic or "")
         span = term + numbers[0], term + numbers[1]
         if ranged and not query.key:
-            stem = term[:HASH_BYTES] + _SEQUENCE
+            stem = term[:HASH_BYTES] + SEQUENCE
             return Where([(stem + seqs[0], stem + seqs[1])], ordered=False, wider=span)
         return Where([span], ordered=True)
 
@@ -114,18 +116,9 @@ class Lexicon:
 
 def expiry_of(row: Row) -> int | None:
     """When the name of a row without its lsn is free again; None if it never was taken."""
-    if row[_VERDICT] != "accept":
+    if row[VERDICT] != "accept":
         return None
-    return FOREVER if row[_EXPIRES_AT] is None else int(row[_EXPIRES_AT])
-
-
-def entries(lsn: int, expiry: int | None, terms: Terms) -> list[bytes]:
-    """The entries of a record. That of an accepted id also says until when it is taken."""
-    number = lsn.to_bytes(8, "big")
-    found = [term + number for term in terms]
-    if expiry is not None:
-        found[0] += expiry.to_bytes(8, "big")
-    return found
+    return FOREVER if row[EXPIRES_AT] is None else int(row[EXPIRES_AT])
 
 
 def lsn_of(entry: bytes) -> int:
@@ -139,4 +132,4 @@ def _number(lsn: int) -> bytes:
 
 
 _LAST: Final = b"\xff" * 8
-_SEQUENCE: Final = b"s"  # a topic with a sequence number
+SEQUENCE: Final = b"s"  # a topic with a sequence number

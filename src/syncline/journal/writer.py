@@ -22,7 +22,7 @@ from syncline.core.verdict import Outcome, Reason, ignore
 from syncline.journal import state
 from syncline.journal.database import About, failures, insert, insert_values
 from syncline.journal.disk import Intake, Watermark
-from syncline.journal.index import Entry, Index, Slice, moment, taken
+from syncline.journal.index import Index, Named, Slice, moment, taken
 from syncline.journal.mark import Mark
 from syncline.journal.refusals import Refusals
 from syncline.journal.rows import STORED, WIDTH, Row, row_of
@@ -37,13 +37,13 @@ _UNLESS_TAKEN: Final = STORED.replace("column2", f"iif({taken(f'column{WIDTH + 1
 class Group:
     """What one commit adds."""
 
-    __slots__ = ("entries", "newest", "protocols", "quiet", "rows", "slice")
+    __slots__ = ("named", "newest", "protocols", "quiet", "rows", "slice")
 
     def __init__(self, newest: int, quiet: int) -> None:
         self.newest = newest
         self.quiet = quiet
         self.rows: list[Row] = []
-        self.entries: list[Entry] = []
+        self.named: list[Named] = []
         self.protocols: set[str] = set()  # not seen before
         self.slice: Slice | None = None
 
@@ -110,6 +110,8 @@ class Writer:
                 self._do(taken)
             elif taken:
                 self._settle(taken)
+            while not len(self.queue) and self._index.file():
+                pass
             if self._clock.monotonic() - swept_at >= limits.JOURNAL_SWEEP_SECONDS:
                 self._do(self._housekeeping())
                 swept_at = self._clock.monotonic()
@@ -159,22 +161,22 @@ class Writer:
         group, lsn, names = Group(self.newest, self._quiet), self.newest, set[bytes]()
         values: list[Any] = []
         changes: list[StateChange] = []
-        entries, accept, protocols = group.entries, Outcome.ACCEPT, self._protocols
+        named, accept, protocols = group.named, Outcome.ACCEPT, self._protocols
         for submission in submissions:
             if submission.state:
                 if not state.only_puts(submission.state):
                     return None
                 changes += submission.state
-            for arrival, row, terms in submission.items:
+            for arrival, row, name in submission.items:
                 if arrival.verdict is not accept or arrival.protocol not in protocols:
                     return None
                 lsn += 1
-                name, expires_at = terms[0], arrival.expires_at
+                expires_at = arrival.expires_at
                 names.add(name)
                 values.append(lsn)
                 values += row
                 values.append(name)
-                entries.append((lsn, FOREVER if expires_at is None else expires_at, terms))
+                named.append((lsn, FOREVER if expires_at is None else expires_at, name, row))
         count = lsn - self.newest
         if len(names) != count or not count:
             return None
@@ -214,7 +216,7 @@ class Writer:
         """Commit any group. Until that is done, nothing changes but `submissions`."""
         connection, group = self._connection, Group(self.newest, self._quiet)
         connection.execute("BEGIN IMMEDIATE")
-        names = [terms[0] for each in submissions for arrival, _, terms in each.items if arrival.accepted]
+        names = [name for each in submissions for arrival, _, name in each.items if arrival.accepted]
         live = self._index.live(connection, names, now)
         for submission in submissions:
             if submission.state:
@@ -242,12 +244,12 @@ class Writer:
     def _number(self, submission: Submission, group: Group, live: set[bytes], now: int) -> None:
         """Give each arrival its lsn; a repeat of a live id becomes an ignored one, and refused ones have their cap."""
         room = self._watermark.look() is Intake.ALL
-        for arrival, row, terms in submission.items:
-            final, stored, found_by = arrival, row, terms
-            if arrival.accepted and terms[0] in live:
+        for arrival, row, name in submission.items:
+            final, stored, found_by = arrival, row, name
+            if arrival.accepted and name in live:
                 final = arrival.judged(DUPLICATE)
                 stored = row_of(final)
-                found_by = self._index.lexicon.of(stored)
+                found_by = self._index.lexicon.name_of(stored)
             if not final.accepted and not self._refusals.admit(final, now, room=room):
                 submission.kept.append((final, None))
                 continue
@@ -258,15 +260,15 @@ class Writer:
             if final.accepted:
                 expiry = FOREVER if final.expires_at is None else final.expires_at
                 if expiry > now:
-                    live.add(terms[0])
-            group.entries.append((group.newest, expiry, found_by))
+                    live.add(name)
+            group.named.append((group.newest, expiry, found_by, stored))
 
     def _accept(self, group: Group) -> None:
         """The group is on disk: let the rest of the program see it."""
         self._protocols |= group.protocols
         if group.slice is not None:
             self._index.settle(group.slice)
-        self._index.add(group.entries)
+        self._index.add(group.named)
         self.commits += 1
         self.newest, self._quiet = group.newest, group.quiet
         try:
