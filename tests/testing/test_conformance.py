@@ -255,10 +255,16 @@ class Rpc(BaseHTTPRequestHandler):
         pass
 
 
+class RpcServer(ThreadingHTTPServer):
+    """Twenty ask at once. Of those beyond the usual five, some would wait for seconds and some would be cut off."""
+
+    request_queue_size = 64
+
+
 @asynccontextmanager
 async def from_rpc(headers: Sequence[Header]) -> AsyncIterator[Served]:
     Rpc.kept = {header.height: header for header in headers}
-    with ThreadingHTTPServer(("127.0.0.1", 0), Rpc) as server:
+    with RpcServer(("127.0.0.1", 0), Rpc) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         source = RpcSource(f"http://127.0.0.1:{server.server_port}")
