@@ -53,6 +53,7 @@ def test_in_local_mode_the_tables_equal_the_truth_after_any_replay(spark: Any, t
     assert_tables_equal(lake, traffic.truth)
 
 
+@pytest.mark.slow  # a Spark of its own
 def test_on_a_standalone_cluster_with_two_workers_the_tables_equal_the_truth(tmp_path: Path) -> None:
     lake, traffic = two_nodes(tmp_path, 22)
     with cluster(tmp_path, workers=2) as master:
@@ -63,6 +64,7 @@ def test_on_a_standalone_cluster_with_two_workers_the_tables_equal_the_truth(tmp
     assert_tables_equal(lake, traffic.truth)
 
 
+@pytest.mark.slow  # a Spark of its own
 def test_without_java_on_the_machine_the_bundled_one_is_used(tmp_path: Path) -> None:
     lake, traffic = two_nodes(tmp_path, 23, 100)
     programs = tmp_path / "bin"
