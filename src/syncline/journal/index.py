@@ -68,14 +68,15 @@ def moment(now: int) -> bytes:
 class _Buffer:
     """Entries in memory, in 256 buckets by their first byte: bucket after bucket they leave in sorted order."""
 
-    __slots__ = ("buckets", "expiry", "left", "newest", "next", "put", "unfiled")
+    __slots__ = ("buckets", "expiry", "left", "most", "newest", "next", "put", "unfiled")
 
     def __init__(self) -> None:
         self.buckets: list[list[bytes]] = [[] for _ in range(256)]
         self.put = [bucket.append for bucket in self.buckets]  # looking these up takes as long as calling them
         self.expiry: dict[bytes, int] = {}  # of names
         self.unfiled: deque[_Unfiled] = deque()  # whose entries are not made yet
-        self.left = 0  # entries not in the table yet
+        self.left = 0  # entries that are made and not in the table yet
+        self.most = 0  # entries of all its records, at most
         self.newest = 0  # lsn; 0 in a buffer that is not in use
         self.next = 0  # bucket
 
@@ -159,6 +160,7 @@ class Index:
             (lsn, expiry, name, row[TOPIC], row[KEY], row[PUBLISHER], row[SEQ]) for lsn, expiry, name, row in records
         ]
         buffer.newest = records[-1][0]
+        buffer.most += _TERMS * len(records)
         self._since += _TERMS * len(records)
         if len(buffer.unfiled) > limits.JOURNAL_UNFILED:
             self.file(2 * len(records))
@@ -204,7 +206,7 @@ class Index:
         """Whether `merge` has something to do."""
         if self._old.newest:
             return 2 * self._since >= limits.JOURNAL_TERMS_SLICE
-        return len(self._new) >= limits.JOURNAL_TERMS_WAITING
+        return self._new.most >= limits.JOURNAL_TERMS_WAITING  # whether or not they are made: commits are then the same
 
     def merge(self, connection: apsw.Connection) -> Slice:
         """Put the next slice into the table, inside the caller's transaction; `settle` it once that is committed.
@@ -215,11 +217,11 @@ class Index:
             with self._filing:
                 self._old, self._new = self._new, _Buffer()
         old, following = self._old, self._old.next
-        if old.unfiled:
-            self.file(max(2 * self._since, limits.JOURNAL_TERMS_SLICE))
-            return Slice(following, 0, None)
+        while old.unfiled:  # only right after the exchange, and only if there was no quiet moment before
+            self.file()
         chosen: list[bytes] = []
-        while following < 256 and len(chosen) < max(2 * self._since, limits.JOURNAL_TERMS_SLICE):
+        enough = max(2 * self._since, limits.JOURNAL_TERMS_SLICE)
+        while following < 256 and (len(chosen) < enough or not old.buckets[following]):
             chosen += sorted(old.buckets[following])
             following += 1
         if chosen:
