@@ -81,9 +81,9 @@ class Delivery(Protocol):
     def decide(self, verdict: Verdict) -> None:
         """Say what becomes of it; the first call counts. Call it after the commit.
 
-        accept: forwarded to others who want the topic. reject: not forwarded, counted against the forwarder. ignore:
-        not forwarded, nobody blamed. Never blocks: forwarding waits for room on its own, and keeps the message's place
-        in the subscription's budget until it is done.
+        accept: forwarded to others who want the topic, unless a copy was before. reject: not forwarded, counted against
+        the forwarder. ignore: not forwarded, nobody blamed. Never blocks: forwarding waits for room on its own, and keeps
+        the message's place in the subscription's budget until it is done.
         """
         ...
 

@@ -251,6 +251,56 @@ async def test_copies_by_other_neighbours_are_repeats_and_forged_copies_are_not(
             assert victim.statistics()["flood_accepted"] == 1
 
 
+@OVERLAYS
+async def test_a_copy_accepted_after_the_first_was_ignored_goes_on_and_no_other_does(
+    fabric: MemoryFabric, kind: str
+) -> None:
+    raw = compose(KEYS[4], T, b"news", 7)
+    protocol = {"gossip": "/meshsub/1.1.0", "flood": "/floodsub/1.0.0"}[kind]
+    hosts = [fabric.host(key) for key in KEYS[:4]]
+    async with hosts[0] as middle, hosts[1] as end, hosts[2] as one, hosts[3] as two:
+        await end.connect(middle.addresses[0])
+        async with getattr(middle, kind).subscribe(T, repeats=True) as taken, getattr(end, kind).subscribe(T) as heard:
+            await settle((middle, 1), (end, 1), kind=kind)
+            first = await attack(fabric, middle, protocol, one)
+            second = await attack(fabric, middle, protocol, two)
+            await first.write(message_frame(raw))
+            await second.write(message_frame(raw))
+            too_early, in_time = await receive(taken, 2)
+            too_early.decide(ignore(Reason.HEADER_UNKNOWN))
+            assert await nothing(heard)
+            in_time.decide(ACCEPT)
+            [arrived] = await receive(heard, 1)
+            assert (arrived.message.raw, arrived.forwarder) == (raw, middle.peer_id)
+            for attacker in (first, second):
+                await attacker.write(message_frame(raw))
+            for delivery in await receive(taken, 2):
+                delivery.decide(ACCEPT)
+            await anyio.sleep(1)
+            found = middle.statistics()
+            assert (found[f"{kind}_accepted"], found[f"{kind}_forwarded"], found[f"{kind}_ignored"]) == (1, 1, 3)
+            assert end.statistics().get(f"{kind}_repeats", 0) == 0
+
+
+async def test_our_own_message_brought_back_and_accepted_is_not_sent_again(fabric: MemoryFabric) -> None:
+    hosts = [fabric.host(key) for key in KEYS[:3]]
+    async with hosts[0] as author, hosts[1] as end, hosts[2] as other:
+        await end.connect(author.addresses[0])
+        async with author.flood.subscribe(T, repeats=True) as taken, end.flood.subscribe(T) as heard:
+            await settle((author, 1), kind="flood")
+            published = await author.flood.publish(T, b"mine")
+            [arrived] = await receive(heard, 1)
+            assert arrived.message.data == b"mine"
+            echo = await attack(fabric, author, "/floodsub/1.0.0", other)
+            earlier = compose(KEYS[0], T, b"from an earlier life", 7)
+            await echo.write(message_frame(published.message.raw) + message_frame(earlier))
+            for delivery in await receive(taken, 2):
+                assert delivery.repeat
+                delivery.decide(ACCEPT)
+            assert await nothing(heard)
+            assert author.statistics().get("flood_forwarded", 0) == 0
+
+
 async def test_a_forged_copy_that_comes_first_does_not_take_the_place_of_the_message(fabric: MemoryFabric) -> None:
     raw = compose(KEYS[4], T, b"news", 7)
     async with fabric.host(KEYS[0]) as victim, fabric.host(KEYS[1]) as host, victim.flood.subscribe(T) as subscription:

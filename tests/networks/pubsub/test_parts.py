@@ -34,6 +34,18 @@ def test_what_was_seen_is_bounded_in_number_and_time() -> None:
     assert len(seen) == 1
 
 
+def test_a_message_is_accepted_for_the_first_time_once_and_remembered_from_then_on() -> None:
+    seen = Seen(limit=2, seconds=120.0)
+    seen.add(b"id", b"signature", 0.0)
+    seen.add(b"other", b"", 1.0)
+    assert [seen.accept(b"id", 119.0), seen.accept(b"id", 119.5)] == ["first", "again"]
+    assert seen.look(b"id", b"signature", 238.0) == "repeat"
+    assert seen.look(b"id", b"signature", 239.0) == "new"
+    seen.add(b"ours", b"", 120.0, accepted=True)
+    assert seen.accept(b"ours", 120.0) == "again"
+    assert (b"other" in seen, seen.accept(b"other", 120.0), len(seen)) == (False, "forgotten", 2)
+
+
 def test_an_outbox_takes_messages_up_to_its_bytes_but_always_one() -> None:
     outbox = Outbox(limit=100)
     assert outbox.offer(bytes(500))

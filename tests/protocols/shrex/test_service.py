@@ -145,6 +145,39 @@ async def test_an_unknown_height_is_ignored_after_its_time_and_blames_nobody(
         assert a.host._guard.faults(bridge.peer_id, anyio.current_time()) == 0
 
 
+async def test_a_notification_ignored_for_want_of_its_header_is_forwarded_when_a_later_copy_is_accepted(
+    fabric: MemoryFabric, tmp_path: Path
+) -> None:
+    headers = chain(6)
+    source, flags = MemorySource(*headers[:5]), {"shrex.validation_seconds": 0.2}
+    raw = compose(BRIDGE, TOPIC, encode(note(headers[5])), 1)
+    hosts = fabric.host(OTHER), fabric.host(THIRD)
+    async with shrex_node(fabric, tmp_path / "a", source, **flags) as a, hosts[0] as bringer, hosts[1] as other:
+        await until(lambda: a.service.follower.head == 5)
+        await bringer.connect(a.host.addresses[0])
+        await other.connect(a.host.addresses[0])
+        async with other.flood.subscribe(TOPIC) as heard:
+            with anyio.fail_after(10):
+                await a.host.flood.wait_for_neighbours(TOPIC)
+            channel = await bringer.open_channel(a.host.peer_id, ["/floodsub/1.0.0"])
+            await channel.send(message_frame(raw))
+            await until(lambda: decided(a) == 1)
+            source.add(headers[5])
+            await until(lambda: a.service.follower.head == 6)
+            for count in (2, 3):
+                await channel.send(message_frame(raw))
+                await until(lambda count=count: decided(a) == count)  # type: ignore[misc]
+            assert [(record.verdict, record.reason) for record in a.records()] == [
+                (Outcome.IGNORE, Reason.HEADER_UNKNOWN),
+                (Outcome.ACCEPT, None),
+                (Outcome.IGNORE, Reason.DUPLICATE),
+            ]
+            with anyio.fail_after(10):
+                [delivery] = await heard.receive()
+            assert delivery.message.raw == raw
+            await until(lambda: a.host.statistics().get("flood_forwarded", 0) == 1)
+
+
 async def test_a_forged_notification_is_kept_as_rejected(fabric: MemoryFabric, tmp_path: Path) -> None:
     headers = chain(5)
     raw = bytearray(compose(BRIDGE, TOPIC, encode(note(headers[4])), 1))

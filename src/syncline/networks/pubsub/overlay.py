@@ -234,7 +234,7 @@ class Overlay:
         if self._tasks is None:
             raise ClosedError("the host is closed")
         now = anyio.current_time()
-        self._seen.add(message.id, b"", now)
+        self._seen.add(message.id, b"", now, accepted=True)
         self.router.accepted(None, message.topic, message.id, message.raw, now)
         sent, dropped = await self._offer(message, self.router.targets_of_ours(message.topic, now))
         self.counts["published"] += 1
@@ -421,10 +421,10 @@ class Overlay:
     def decided(self, delivery: PubSubDelivery, neighbour: Neighbour, verdict: Verdict) -> None:
         """Called by a delivery, once."""
         message, peer = delivery.message, neighbour.peer
-        fresh = delivery.verdict is None and not delivery.repeat
-        if verdict.outcome is Outcome.ACCEPT and fresh:
+        now = anyio.current_time()
+        if verdict.outcome is Outcome.ACCEPT and delivery.verdict is None and self._is_news(delivery, now):
             self.counts["accepted"] += 1
-            self.router.accepted(peer, message.topic, message.id, message.raw, anyio.current_time())
+            self.router.accepted(peer, message.topic, message.id, message.raw, now)
             subscription = self._subscriptions.get(message.topic)
             if subscription is not None and subscription.forward and self._tasks is not None:
                 self._to_forward.append(delivery)
@@ -433,9 +433,14 @@ class Overlay:
         elif delivery.verdict is None:
             self.counts[f"{verdict.outcome}ed" if verdict.outcome is Outcome.REJECT else "ignored"] += 1
             if verdict.blames_sender:
-                self.router.rejected(peer, message.topic, message.id, anyio.current_time())
+                self.router.rejected(peer, message.topic, message.id, now)
                 self._links.blame(peer)
         delivery.release()
+
+    def _is_news(self, delivery: PubSubDelivery, now: float) -> bool:
+        """Whether no copy was accepted before. The first to come may have been ignored, for want of a header, say."""
+        acceptance = self._seen.accept(delivery.message.id, now)
+        return acceptance == "first" or (acceptance == "forgotten" and not delivery.repeat)
 
     async def _forward(self) -> None:
         queue = self._to_forward
