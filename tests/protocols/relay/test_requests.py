@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
 from syncline.core.errors import RefusedError, UnavailableError
+from syncline.core.limits import SECOND
 from syncline.core.ports import ANY, StateChange
 from syncline.core.verdict import Outcome, Reason
 from syncline.protocols.relay.session import durable
@@ -213,6 +215,119 @@ def test_unsubscribing_that_fails_leaves_the_subscription() -> None:
     assert [each["params"]["data"]["message"] for each in desk.heard(bob)] == ["hello"]
 
 
+def _remembered(desk: Desk) -> dict[tuple[bytes, str], int]:
+    """When each subscription ends, by what is on disk; checked to be what counts in memory."""
+    found = desk.disk.scan(durable.SUBSCRIPTIONS)
+    ends = {durable.split_client_key(key): int.from_bytes(value, "big") for key, value in found}
+    assert {key: desk.hub.directory.ends_at(*key) for key in ends} == ends
+    assert desk.hub.directory.count == len(ends)
+    return ends
+
+
+def _fail(desk: Desk) -> None:
+    """The next batch cannot be kept."""
+    batch = desk.hub.queue.take()
+    assert batch is not None
+    batch.failed(UnavailableError("the disk is full"))
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_unsubscribing_and_subscribing_again_that_both_fail_leave_the_subscription(together: bool) -> None:
+    desk = Desk()
+    alice, bob = desk.client(1), desk.client(2)
+    desk.subscribe(bob, NEWS)
+    before = _remembered(desk)
+    desk.clock.advance(60)
+    asked = [("irn_unsubscribe", {"topic": NEWS, "id": ""}), ("irn_subscribe", {"topic": NEWS})]
+    for number, (method, params) in enumerate(asked):
+        desk.tell(bob, rpc.request(number, method, params))
+    if together:
+        _fail(desk)
+    else:
+        batch = desk.hub.queue.take()
+        assert batch is not None
+        for part in batch.apart():
+            part.failed(UnavailableError("the disk is full"))
+    assert [fault(each) for each in desk.heard(bob)] == [(-32603, "InternalError")] * 2
+    assert before == _remembered(desk)
+    assert list(before) == [(bob.client.public, NEWS)]
+    assert NEWS in desk.hub.routing.me.topics
+    desk.publish(alice, NEWS, "hello")
+    assert [each["params"]["data"]["message"] for each in desk.heard(bob)] == ["hello"]
+
+
+def test_a_subscribe_is_kept_though_the_one_before_it_was_not() -> None:
+    desk = Desk()
+    bob = desk.client(2)
+    desk.tell(bob, rpc.request(1, "irn_subscribe", {"topic": NEWS}))
+    first = desk.hub.queue.take()
+    assert first is not None
+    desk.tell(bob, rpc.request(2, "irn_subscribe", {"topic": NEWS}))
+    first.failed(UnavailableError("the disk is full"))
+    answers = desk.heard(bob)
+    assert [(each["id"], "result" in each) for each in answers] == [(1, False), (2, True)]
+    assert list(_remembered(desk)) == [(bob.client.public, NEWS)]
+
+
+def test_renewing_a_subscription_that_fails_leaves_its_end_where_it_was() -> None:
+    desk = Desk(subscription_seconds=100)
+    bob = desk.client(2)
+    desk.subscribe(bob, NEWS)
+    before = _remembered(desk)
+    desk.clock.advance(40)
+    desk.tell(bob, rpc.request(1, "irn_subscribe", {"topic": NEWS}))
+    _fail(desk)
+    assert _remembered(desk) == before
+
+
+def test_prolonging_that_fails_is_tried_again_and_nothing_piles_up() -> None:
+    desk = Desk(subscription_seconds=100)
+    bob = desk.client(2)
+    desk.subscribe(bob, NEWS)
+    before = _remembered(desk)
+    desk.clock.advance(60)
+    for _ in range(20):
+        desk.clock.advance(1)
+        desk.hub.tick()
+        _fail(desk)
+        assert _remembered(desk) == before
+    assert len(desk.hub.subscriptions._ends) == 1
+    desk.clock.advance(1)
+    desk.hub.tick()
+    desk.run()
+    assert list(_remembered(desk).values()) == [desk.clock.now() + 100 * SECOND]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_fails_memory_and_disk_agree_when_nothing_is_on_its_way(seed: int) -> None:
+    desk, random = Desk(subscription_seconds=100), Random(seed)
+    clients = [desk.client(1), desk.client(2)]
+    for step in range(200):
+        client, topic = random.choice(clients), random.choice([NEWS, OTHER])
+        if random.random() < 0.5:
+            desk.tell(client, rpc.request(step, "irn_subscribe", {"topic": topic}))
+        else:
+            desk.tell(client, rpc.request(step, "irn_unsubscribe", {"topic": topic, "id": ""}))
+        if random.random() < 0.3:
+            desk.clock.advance(random.choice([1, 30]))
+            desk.hub.tick()
+        if random.random() < 0.3:
+            while (batch := desk.hub.queue.take()) is not None:
+                for part in batch.apart():
+                    if random.random() < 0.5:
+                        part.failed(UnavailableError("the disk is full"))
+                    else:
+                        part.done(desk.disk.append(part.incoming, part.state))
+            desk.hub.subscriptions.expire()
+            desk.run()
+            found = _remembered(desk)
+            wanted = {topic for _, topic in found}
+            assert {topic for topic in (NEWS, OTHER) if desk.hub.directory.is_wanted(topic)} == wanted
+            assert set(desk.hub.routing.me.topics) == wanted
+    desk.run()
+    assert len(desk.hub.subscriptions._unsettled) == 0
+
+
 def test_what_a_client_that_has_gone_asked_for_is_still_there_when_it_comes_back() -> None:
     desk = Desk()
     alice, bob = desk.client(1), desk.client(2)
@@ -338,7 +453,8 @@ def test_parameters_that_cannot_be_read_are_answered(method: bytes, params: byte
     assert answer["error"]["code"] == -32600
 
 
-def test_a_fault_in_one_conversation_stops_no_other() -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_fault_in_one_conversation_stops_no_other(kept: bool) -> None:
     desk = Desk()
     alice, bob = desk.client(1), desk.client(2)
     for connection in (alice, bob):
@@ -348,9 +464,12 @@ def test_a_fault_in_one_conversation_stops_no_other() -> None:
     batch = desk.hub.queue.take()
     assert batch is not None
     batch._works[0].step = Broken()
-    batch.done(desk.disk.append(batch.incoming, batch.state))
+    if kept:
+        batch.done(desk.disk.append(batch.incoming, batch.state))
+    else:
+        batch.failed(UnavailableError("no disk"))
     assert [type(fault) for fault in batch.faults] == [ZeroDivisionError]
-    assert desk.heard(bob)[0]["result"] is True
+    assert ("result" in desk.heard(bob)[0]) is kept
 
 
 class Broken:

@@ -104,9 +104,7 @@ class Driver:
         if isinstance(outcome, list):
             self.commits += 1
             batch.done(outcome)
-            for fault in batch.faults:
-                self.faults += 1
-                log.error("relay_fault", exc_info=fault)
+            self._tell(batch.faults)
             return
         parts = batch.apart()
         if len(parts) > 1 and not outcome.retry and not isinstance(outcome, ClosedError):
@@ -116,6 +114,12 @@ class Driver:
         self.failed_commits += 1
         log.warning("relay_commit_failed", error=str(outcome), works=len(batch))
         batch.failed(outcome)
+        self._tell(batch.faults)
+
+    def _tell(self, faults: list[Exception]) -> None:
+        for fault in faults:
+            self.faults += 1
+            log.error("relay_fault", exc_info=fault)
 
     async def load(self) -> None:
         """Read bodies that deliveries wait for, for ever."""

@@ -70,9 +70,13 @@ class Batch:
             start += count
 
     def failed(self, error: Exception) -> None:
+        """Let every conversation know."""
         for work in self._works:
             if work.step is not None:
-                work.step.failed(error)
+                try:
+                    work.step.failed(error)
+                except Exception as fault:  # as above
+                    self.faults.append(fault)
 
 
 class CommitQueue:
