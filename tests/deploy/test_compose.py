@@ -10,14 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 import yaml
 
 from syncline.core.settings import CORE_SECTIONS, variable_of
+from syncline.lake.metrics import serve_metrics
+from syncline.lake.pipeline import Pipeline
+from syncline.lake.roots import Lake
 from syncline.node.plugins import protocol_sections
 from tests.cli.conftest import PROGRAM, Run, environment, free_ports, run, up
 from tests.cli.test_help import calls, check
@@ -27,7 +32,18 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if service["image"] == "syncline"}
+SCRAPES = {
+    each["job_name"]: each for each in yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["scrape_configs"]
+}
 DASHBOARD = json.loads((ROOT / "deploy/grafana/dashboards/syncline.json").read_text())
+
+
+def idle_pipeline(folder: Path) -> Pipeline:
+    """One that never ran, so it needs no Spark."""
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+    pipeline = Pipeline(cast(Any, spark), Lake.below(folder), stages={})
+    pipeline.summary.added["records"] = 0
+    return pipeline
 
 
 def test_the_services_are_nodes_a_cluster_a_pipeline_and_metrics() -> None:
@@ -112,14 +128,29 @@ def test_the_second_node_finds_the_first_by_the_lines_that_start_it(tmp_path: Pa
 
 
 def test_prometheus_scrapes_the_nodes_with_the_token() -> None:
-    scrape = yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["scrape_configs"][0]
+    scrape = SCRAPES["syncline"]
     assert scrape["static_configs"] == [{"targets": ["node-a:7070", "node-b:7070"]}]
     assert scrape["authorization"]["credentials"] == "${SYNCLINE_API_TOKEN}"
     hosts = OURS["node-a"]["environment"]["SYNCLINE_API_HOSTS"].split(",")
     assert {"node-a", "node-b"} <= set(hosts)  # else the guard would answer 421
 
 
-def test_every_metric_of_the_grafana_dashboard_is_one_a_node_has(run: Run, tmp_path: Path) -> None:
+def test_prometheus_scrapes_the_pipeline_where_it_serves_its_metrics() -> None:
+    command = OURS["pipeline"]["command"]
+    options = dict(pairwise(command))
+    assert options["--metrics-host"] == "0.0.0.0"
+    assert SCRAPES["pipeline"]["static_configs"] == [{"targets": [f"pipeline:{options['--metrics-port']}"]}]
+    assert "ports" not in OURS["pipeline"]  # there is no token
+
+
+def test_the_metrics_of_a_pipeline_are_served_on_the_address_that_was_asked_for(tmp_path: Path) -> None:
+    port = serve_metrics(idle_pipeline(tmp_path), 0, "127.0.0.2")
+    assert "syncline_lake_lag_segments 0.0" in httpx.get(f"http://127.0.0.2:{port}/metrics").text
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/metrics")
+
+
+def test_every_metric_of_the_grafana_dashboard_is_one_a_node_or_the_pipeline_has(run: Run, tmp_path: Path) -> None:
     wanted = {
         name
         for panel in DASHBOARD["panels"]
@@ -131,6 +162,7 @@ def test_every_metric_of_the_grafana_dashboard_is_one_a_node_has(run: Run, tmp_p
     with up(tmp_path) as ready, httpx.Client(base_url=ready["url"]) as node:
         assert node.post("/api/v1/publish/sdsp", json={"uid": "x", "topic": "t", "data": 1}).is_success
         exposed = node.get("/metrics").text
+    exposed += httpx.get(f"http://127.0.0.1:{serve_metrics(idle_pipeline(tmp_path), 0, '127.0.0.1')}/metrics").text
     assert sorted(wanted - set(re.findall(r"^(syncline_[a-z0-9_]+)[ {]", exposed, re.MULTILINE))) == []
     assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {"prometheus"}
 

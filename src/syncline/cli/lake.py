@@ -32,8 +32,11 @@ def run(
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own; may be repeated")
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve Prometheus metrics on this port of loopback")
+        int | None, typer.Option(min=0, max=65535, help="Serve Prometheus metrics on this port")
     ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="The address to serve them on, without a token; 0.0.0.0: to every host that reaches it")
+    ] = "127.0.0.1",
     json: JsonFlag = False,
 ) -> None:
     """Land every sealed segment in the tables, exactly once, then stop (or go on, with --follow).
@@ -52,7 +55,7 @@ def run(
     if metrics_port is not None:
         from syncline.lake.metrics import serve_metrics
 
-        serve_metrics(pipeline, metrics_port)
+        serve_metrics(pipeline, metrics_port, metrics_host)
     summary = _follow(pipeline, settings.lake.seconds) if follow else pipeline.run_available()
     _tell(summary, pipeline, json)
 

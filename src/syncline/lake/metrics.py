@@ -1,5 +1,5 @@
-"""What a following pipeline shows to Prometheus, on a port of loopback. Numbers only; how they come about is told
-elsewhere.
+"""What a following pipeline shows to Prometheus, on a port of its own. Numbers only, to whoever asks: there is no token
+here, so beyond loopback it is served only where that was asked for. How the numbers come about is told elsewhere.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class PipelineCollector(Collector):
         yield GaugeMetricFamily("syncline_lake_lag_records", "Journal positions not landed", value=lag.records)
 
 
-def serve_metrics(pipeline: Pipeline, port: int) -> int:
-    """Serve the pipeline's metrics on loopback, and say on which port."""
+def serve_metrics(pipeline: Pipeline, port: int, host: str) -> int:
+    """Serve the pipeline's metrics on this address, and say on which port."""
     registry = CollectorRegistry()
     registry.register(PipelineCollector(pipeline))
-    server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+    server, _ = start_http_server(port, addr=host, registry=registry)
     return int(server.server_port)
