@@ -88,19 +88,26 @@ def test_a_python_without_venv_is_named_and_leaves_nothing_half_made(bare: Path,
     assert not (clone / ".venv").exists()
 
 
-@pytest.mark.parametrize(
-    "skipped",
-    [
-        "@pytest.mark.skip(reason='hidden')\ndef test_a():\n    pass\n",
-        "def test_a():\n    pytest.skip('hidden')\n",
-        "pytest.skip('hidden', allow_module_level=True)\n",
-        "pytest.importorskip('no_such_package', reason='hidden')\n",
-    ],
+SKIPPED = (
+    "@pytest.mark.skip(reason='hidden')\ndef test_a():\n    pass\n",
+    "def test_a():\n    pytest.skip('hidden')\n",
+    "pytest.skip('hidden', allow_module_level=True)\n",
+    "pytest.importorskip('no_such_package', reason='hidden')\n",
 )
-@pytest.mark.parametrize("ci", ["true", ""])
-def test_with_ci_a_skip_is_a_failure(tmp_path: Path, skipped: str, ci: str) -> None:
-    (tmp_path / "test_it.py").write_text(f"import pytest\n{skipped}")
+
+
+@pytest.mark.parametrize(
+    ("ci", "code", "summary"), [("true", 1, "1 failed, 3 errors in "), ("", 0, "4 skipped in ")], ids=["ci", "no ci"]
+)
+def test_with_ci_a_skip_is_a_failure(tmp_path: Path, ci: str, code: int, summary: str) -> None:
+    files = [f"test_{number}.py" for number in range(len(SKIPPED))]
+    for file, skipped in zip(files, SKIPPED, strict=True):
+        (tmp_path / file).write_text(f"import pytest\n{skipped}")
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "test_it.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis"]
+    command += ["--continue-on-collection-errors", *files]
     result = subprocess.run(command, cwd=tmp_path, env={**os.environ, "CI": ci}, capture_output=True, text=True)
-    assert ("hidden" in result.stdout, result.returncode in (1, 2)) == (bool(ci), bool(ci)), result.stdout
+    *said, last = result.stdout.splitlines()
+    assert (result.returncode, last.startswith(summary)) == (code, True), result.stdout
+    named = {file for file in files if any(file in line and "hidden" in line for line in said)}
+    assert named == (set(files) if ci else set()), result.stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from syncline.cli.main import main
 from syncline.core.record import Arrival
 from syncline.core.verdict import Outcome, Reason
 from syncline.lake.roots import Lake
@@ -68,6 +71,25 @@ def command(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
     return subprocess.run(
         [*PROGRAM, *arguments], cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=110
     )
+
+
+def command_here(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same in this process, which has imported everything and started Spark already: for a command that another
+    test runs in a process of its own.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - environment():
+            patch.delenv(name)
+        for name, value in environment().items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "argv", ["syncline", *arguments])
+        patch.chdir(folder)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main()
+    code = ended.value.code or 0
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ from syncline.protocols.svs import wire
 from syncline.protocols.svs.rules import Keys, Trust, judge_arrival
 from syncline.protocols.svs.rules import examine as judge_packet
 from syncline.testing.segments import DAY_ZERO, FakeJournal, write_segments
-from tests.lake.conftest import command, rows
+from tests.lake.conftest import command, command_here, rows
 
 GROUP, ALICE = names.parse("/room"), names.parse("/alice")
 SECRET = "/room all hmac:c2VjcmV0"
@@ -84,7 +84,7 @@ def test_the_command_lists_findings_and_fails_if_there_are_any(tmp_path: Path) -
     lake = Lake.below(tmp_path / "data")
     write_segments(lake.segments.path, FakeJournal("a").keep(lenient_frames()[:2]))
     land(lake)
-    quiet = command(tmp_path, "lake", "audit", "--json")
+    quiet = command_here(tmp_path, "lake", "audit", "--json")
     assert (quiet.returncode, quiet.stdout) == (0, "")
     write_segments(lake.segments.path, FakeJournal("b").keep(lenient_frames()))
     land(lake)

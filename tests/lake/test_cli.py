@@ -1,9 +1,10 @@
-"""`syncline lake` and `syncline query` as a user meets them, in processes of their own."""
+"""`syncline lake` and `syncline query` as a user meets them: each once in a process of its own, its other cases in ours."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +15,7 @@ from syncline.lake.segments import Segment, list_segments
 from syncline.lake.stages import built_in_stages
 from syncline.testing.segments import FakeJournal
 from syncline.testing.traffic import Traffic, seal
-from tests.lake.conftest import command, rows
+from tests.lake.conftest import command, command_here, rows
 from tests.lake.truth import assert_tables_equal
 
 
@@ -58,7 +59,8 @@ def test_a_query_prints_in_every_form(folder: Path, tmp_path: Path, form: str) -
     out = tmp_path / "rows"
     target = ["--output", str(out)] if form == "parquet" else []
     sql = "SELECT count(*) AS frames, max(seq) AS top FROM records WHERE verdict = 'accept'"
-    done = command(folder, "query", sql, "--format", form, *target)
+    ask = command if form == "table" else command_here
+    done = ask(folder, "query", sql, "--format", form, *target)
     assert (done.returncode, done.stderr) == (0, "")
     if form == "json":
         row = json.loads(done.stdout)
@@ -73,13 +75,13 @@ def test_a_query_prints_in_every_form(folder: Path, tmp_path: Path, form: str) -
 
 
 def test_a_query_that_writes_is_refused_in_one_line_with_exit_code_2(folder: Path) -> None:
-    done = command(folder, "query", "DELETE FROM records")
+    done = command_here(folder, "query", "DELETE FROM records")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: only SELECT and EXPLAIN: tables are written by the pipeline alone\n"
 
 
 def test_rows_beyond_the_bound_are_cut_with_a_word(folder: Path) -> None:
-    done = command(folder, "query", "SELECT lsn FROM records", "--json", "--rows", "3")
+    done = command_here(folder, "query", "SELECT lsn FROM records", "--json", "--rows", "3")
     assert (len(done.stdout.splitlines()), done.returncode) == (3, 0)
     assert "only the first 3 rows" in done.stderr
 
@@ -89,19 +91,18 @@ def test_optimize_and_vacuum_say_what_they_did(folder: Path) -> None:
     assert [each["name"] for each in done] == ["records"]
     gone = json.loads(command(folder, "lake", "vacuum", "--dry-run", "--json").stdout)
     assert gone["files"]["records"] == 0
-    assert command(folder, "lake", "optimize", "nothing").returncode == 2
+    assert command_here(folder, "lake", "optimize", "nothing").returncode == 2
 
 
 @pytest.mark.spark
-def test_the_same_question_on_spark(folder: Path) -> None:
-    done = command(
-        folder, "query", "SELECT count(*) AS n FROM sdsp_frames WHERE kind = 'full'", "--json", "--engine", "spark"
-    )
-    same = command(folder, "query", "SELECT count(*) AS n FROM sdsp_frames WHERE kind = 'full'", "--json")
+def test_the_same_question_on_spark(folder: Path, spark: Any) -> None:
+    sql = "SELECT count(*) AS n FROM sdsp_frames WHERE kind = 'full'"
+    done = command(folder, "query", sql, "--json", "--engine", "spark")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == same.stdout
-    refused = command(folder, "query", "CREATE TABLE t (x INT)", "--engine", "spark")
-    assert refused.returncode == 2
+    assert done.stdout == command_here(folder, "query", sql, "--json").stdout
+    refused = command_here(folder, "query", "CREATE TABLE t (x INT)", "--engine", "spark")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == "error: only SELECT: tables are written by the pipeline alone\n"
 
 
 @pytest.mark.spark
@@ -112,5 +113,5 @@ def test_reprocess_makes_a_table_anew_with_its_states(folder: Path) -> None:
     lake = Lake.below(folder / "data")
     assert made["sdsp_frames"] == rows(lake, "sdsp_frames").num_rows
     assert made["sdsp_objects"] == rows(lake, "sdsp_objects").num_rows
-    wrong = command(folder, "lake", "reprocess", "--table", "nothing")
+    wrong = command_here(folder, "lake", "reprocess", "--table", "nothing")
     assert (wrong.returncode, "there is no table" in wrong.stderr) == (2, True)

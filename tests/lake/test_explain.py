@@ -20,7 +20,7 @@ from syncline.lake.stages import built_in_stages
 from syncline.protocols.sdsp.wire import encode, full_frame
 from syncline.testing.clock import FakeClock
 from syncline.testing.segments import FakeJournal, write_segments
-from tests.lake.conftest import command
+from tests.lake.conftest import command, command_here
 from tests.lake.stages.test_sds import arrived, omm
 from tests.lake.test_audit import frame
 
@@ -112,10 +112,10 @@ def test_the_command_prints_it_for_people_and_for_programs(folder: Path) -> None
     assert shown.returncode == 0, shown.stderr
     assert "node said     accept" in shown.stdout
     assert "sdsp_objects" in shown.stdout
-    printed = json.loads(command(folder, "explain", name("a", 2), "--json").stdout)
+    printed = json.loads(command_here(folder, "explain", name("a", 2), "--json").stdout)
     assert bytes.fromhex(printed["record"]["raw"]) == b"nonsense"
     assert printed["why"].startswith("reject: malformed (content): the bytes are not")
     assert printed["lake"] == printed["why"]
     assert printed["segment"].startswith("protocol=sdsp/")
-    missing = command(folder, "explain", name("a", 99))
+    missing = command_here(folder, "explain", name("a", 99))
     assert (missing.returncode, missing.stdout) == (1, "")

@@ -20,7 +20,7 @@ from syncline.lake.segments import Segment, list_segments
 from syncline.lake.stages import all_tables, built_in_stages
 from syncline.testing.segments import FakeJournal
 from syncline.testing.traffic import Traffic, seal
-from tests.lake.conftest import command
+from tests.lake.conftest import command, command_here
 
 TABLES = list(all_tables(built_in_stages().values()).values())
 
@@ -83,4 +83,4 @@ def test_the_command_tells_what_it_wrote(queries: Queries, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told == {"path": "objects.csv", "rows": 10, "bytes": (tmp_path / "objects.csv").stat().st_size}
-    assert command(tmp_path, "lake", "export", "sdsp_objects", "--output", "objects.doc").returncode == 2
+    assert command_here(tmp_path, "lake", "export", "sdsp_objects", "--output", "objects.doc").returncode == 2
