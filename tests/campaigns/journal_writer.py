@@ -15,6 +15,7 @@ from pathlib import Path
 
 import anyio
 
+from syncline.core import limits
 from syncline.core.clock import SystemClock
 from syncline.core.ports import StateChange
 from syncline.core.record import Arrival
@@ -85,6 +86,8 @@ async def main(folder: Path, notes: int) -> None:
 
 if __name__ == "__main__":
     sys.setswitchinterval(0.0005)
+    limits.JOURNAL_RUN_RECORDS = 300  # type: ignore[misc]  # so that it is killed while terms become runs, too
+    limits.JOURNAL_SLICE_RECORDS = 40  # type: ignore[misc]
     path = Path(sys.argv[1])
     file = os.open(path / "notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     anyio.run(partial(main, path, file), backend="trio")

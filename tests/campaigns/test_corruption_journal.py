@@ -38,7 +38,7 @@ def chance(seed: int) -> random.Random:
 
 
 def fill(path: Path) -> Journal:
-    """A journal with every kind of content: small and large rows, refused ones, names in their table, state."""
+    """A journal with every kind of content: small and large rows, refused ones, runs of terms, state."""
     journal = Journal.open(path, node="node", clock=SystemClock())
     for start in range(0, RECORDS, 6):
         journal.append_sync(
@@ -55,8 +55,8 @@ def fill(path: Path) -> Journal:
 @pytest.fixture
 def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """The bytes of a journal that was closed: one file, no log."""
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 12)
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 8)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_RUN_RECORDS", 6)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_SLICE_RECORDS", 1)
     path = tmp_path / "whole" / "journal.db"
     fill(path).close()
     assert verify(path).problems == []

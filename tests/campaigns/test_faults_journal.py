@@ -28,11 +28,11 @@ APPENDS = 9
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work the log into the database, and names into their table, every few commits."""
+    """Work the log into the database, and terms into runs, every few commits."""
     monkeypatch.setattr("syncline.core.limits.JOURNAL_LOG_BYTES", 24 * 4096)
     monkeypatch.setattr("syncline.core.limits.JOURNAL_LOG_COMMITS", 2)
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 12)
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 4)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_RUN_RECORDS", 6)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_SLICE_RECORDS", 1)
 
 
 def work(journal: Journal, acked: dict[bytes, int]) -> int:

@@ -9,9 +9,8 @@ from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
 from syncline.core.record import SEQ_MAX, Record
 from syncline.core.verdict import Outcome, Reason
-from syncline.journal import Journal
+from syncline.journal import Journal, queries
 from syncline.journal.reading import reading
-from syncline.journal.terms import lsn_of
 from tests.journal.conftest import NOW, arrival
 
 
@@ -56,11 +55,11 @@ def test_an_answer_ends_at_its_bytes_and_goes_on_after_its_last_record(
     assert last == everything[-1]
 
 
-@pytest.mark.parametrize("long", [8_192, 5])
+@pytest.mark.parametrize("chunk", [3_840, 200])
 def test_every_combination_of_conditions_finds_what_it_says(
-    journal: Journal, indexed: str, long: int, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, indexed: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_SPAN_ENTRIES", long)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_CHUNK_BYTES", chunk)
     chance = random.Random(3)
     seqs = [None, 0, 1, 2**63, SEQ_MAX]
     for start in range(0, 200, 10):
@@ -73,9 +72,8 @@ def test_every_combination_of_conditions_finds_what_it_says(
             )
             for n in range(start, start + 10)
         ])  # fmt: skip
-    waiting, in_table = journal._index.waiting([(b"\x00", b"\xff" * 25)])[1], journal._index.indexed
-    assert (in_table == 0, in_table >= 180) == (indexed == "in memory", indexed == "in the table")
-    assert waiting == in_table
+    in_runs = journal._index.indexed
+    assert (in_runs == 0, in_runs >= 110) == (indexed == "in memory", indexed == "in runs")
     everything = journal.read(RecordQuery())
     values: dict[str, list[Any]] = {
         "after": [0, 50], "before": [None, 150], "protocol": [None, "one"], "topic": [None, "a"], "kind": [None, "x"],
@@ -122,8 +120,14 @@ def test_records_of_a_protocol_are_counted_behind_an_lsn(journal: Journal) -> No
         RecordQuery(received_from=NOW, received_to=NOW + 1),
     ],
 )
-def test_each_way_to_ask_is_answered_by_an_index(journal: Journal, query: RecordQuery) -> None:
-    journal.append_sync([arrival(b"%d" % n, key="k", publisher="p", seq=n, topic="t") for n in range(10)])
+def test_each_way_to_ask_is_answered_by_an_index(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, query: RecordQuery
+) -> None:
+    for limit in ("RUN_RECORDS", "SLICE_RECORDS"):
+        monkeypatch.setattr(f"syncline.core.limits.JOURNAL_{limit}", 1)
+    for n in range(20):
+        journal.append_sync([arrival(b"%d" % n, key="k", publisher="p", seq=n, topic="t")])
+    assert journal._index.indexed > 6
     asked: list[tuple[str, Any]] = []
 
     def trace(cursor: object, statement: str, bindings: Any) -> bool:
@@ -144,33 +148,31 @@ def test_each_way_to_ask_is_answered_by_an_index(journal: Journal, query: Record
     assert not [line[3] for line in plans if line[3].startswith(("SCAN records", "SCAN terms", "USE TEMP"))]
 
 
-@pytest.mark.parametrize(("long", "visited"), [(100, 3), (2, 10)])
-def test_a_few_sequence_numbers_of_a_topic_are_looked_up_and_many_are_read_in_order(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, long: int, visited: int
-) -> None:
-    for limit, number in (("TERMS_WAITING", 1), ("TERMS_SLICE", 1), ("SPAN_ENTRIES", long)):
-        monkeypatch.setattr(f"syncline.core.limits.JOURNAL_{limit}", number)
+def test_a_few_sequence_numbers_of_a_topic_visit_few_records(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("RUN_RECORDS", "SLICE_RECORDS"):
+        monkeypatch.setattr(f"syncline.core.limits.JOURNAL_{limit}", 1)
     for n in range(10):
         journal.append_sync([arrival(b"%d" % n, topic="t", seq=n)])
     while journal._index.indexed < 10:  # the last terms go with another commit
-        journal.append_sync([arrival(b"u%d" % journal._index.indexed, topic="u")])
-    looked: list[bytes] = []
+        journal.append_sync([arrival(b"u%d" % journal.newest(), topic="u")])
+    looked: list[int] = []
+    select = queries._select
 
-    def look(entry: bytes) -> int:
-        looked.append(entry)
-        return lsn_of(entry)
+    def look(connection: Any, query: RecordQuery, limit: int, terms: list[str], bindings: list[Any]) -> Any:
+        looked.append(limit)
+        return select(connection, query, limit, terms, bindings)
 
-    monkeypatch.setattr("syncline.journal.queries.lsn_of", look)
+    monkeypatch.setattr(queries, "_select", look)
     assert [record.seq for record in journal.read(RecordQuery(topic="t", seq_from=4, seq_to=6))] == [4, 5, 6]
-    assert len(looked) == visited
+    assert 1 <= len(looked) <= 3  # once for every run that has some
 
 
-@pytest.fixture(params=["in memory", "in the table", "half and half"])
+@pytest.fixture(params=["in memory", "in runs", "half and half"])
 def indexed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where the terms of records are when queries come."""
     if request.param != "in memory":
-        monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 1 if request.param == "in the table" else 250)
-        monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 1 if request.param == "in the table" else 100)
+        monkeypatch.setattr("syncline.core.limits.JOURNAL_RUN_RECORDS", 1 if request.param == "in runs" else 30)
+        monkeypatch.setattr("syncline.core.limits.JOURNAL_SLICE_RECORDS", 1 if request.param == "in runs" else 10)
     return str(request.param)
 
 
@@ -193,7 +195,8 @@ def test_a_page_ends_with_its_bytes_and_reading_on_finds_the_rest(
 ) -> None:
     monkeypatch.setattr("syncline.core.limits.JOURNAL_PAGE_RAW", 1_000)
     if not waiting:
-        monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 4)
+        monkeypatch.setattr("syncline.core.limits.JOURNAL_RUN_RECORDS", 1)
+        monkeypatch.setattr("syncline.core.limits.JOURNAL_SLICE_RECORDS", 1)
     sizes = [1, 5_000, 400, 400, 400, 400, 0, 999, 1, 1]
     for n, size in enumerate(sizes):
         journal.append_sync([arrival(b"%d" % n, raw=bytes(size), publisher="p", seq=n)])

@@ -415,21 +415,22 @@ async def test_state_goes_with_its_records_and_the_last_value_under_a_key_counts
     assert journal.scan_state("s") == [(b"k", b"2")]
 
 
-@pytest.mark.parametrize("waiting", [131_072, 1])
+@pytest.mark.parametrize("records", [32_768, 1])
 async def test_a_repeat_among_new_records_leaves_their_state_and_takes_no_number_twice(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, waiting: int
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
-    """Found in memory when the first copy is among the newest records, by the statement itself when it is older."""
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", waiting)
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 1)
+    """Found in memory when the first copy is among the newest records, in a run when it is older."""
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_RUN_RECORDS", records)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_SLICE_RECORDS", 1)
     await journal.append([arrival(b"old")])
-    for n in range(4):
+    for n in range(8):
         await journal.append([arrival(b"%d" % n)], [StateChange(space="s", key=b"%d" % n, value=b"filling")])
-    assert journal._index.remembers({journal._index.lexicon.name("echo", b"old")}, NOW) == (waiting > 1)
+    name = journal._index.lexicon.name("echo", b"old")
+    assert (journal._index._remembered(name) is None, bool(journal._index.filters.find([name]))) == 2 * (records == 1,)
     put = StateChange(space="s", key=b"k", value=b"kept")
     receipts = await journal.append([arrival(b"new"), arrival(b"old")], [put])
     assert [receipt.arrival.verdict for receipt in receipts] == [Outcome.ACCEPT, Outcome.IGNORE]
-    assert [record.lsn for record in journal.read(RecordQuery())] == list(range(1, 8))
+    assert [record.lsn for record in journal.read(RecordQuery())] == list(range(1, 12))
     assert journal.get_state("s", b"k") == b"kept"
 
 

@@ -22,12 +22,11 @@ from syncline.journal import Drainer, Journal, LocalBlobs, LocalTarget
 from syncline.journal.backup import backup
 from syncline.journal.export import export
 from syncline.journal.inspect import Count, inspect
-from syncline.journal.reading import Reading, reading
+from syncline.journal.reading import Reading
 from syncline.journal.recover import export_salvage, recover
 from syncline.journal.rows import row_of
 from syncline.journal.salvage import salvage
-from syncline.journal.terms import FOREVER, Lexicon
-from syncline.journal.verify import _Work, verify
+from syncline.journal.verify import verify
 from tests.journal.conftest import NOW, HandClock, arrival, execute
 
 Open = Callable[..., Journal]
@@ -80,17 +79,6 @@ def test_verification_sees_one_moment_though_others_write(journal: Journal, monk
     assert len(journal.scan_state("e")) >= 3
 
 
-def test_a_record_that_retention_took_meanwhile_is_not_missed(journal: Journal) -> None:
-    filled(journal)
-    work = _Work(lambda what, done, of: None)
-    with reading(journal.path) as look:
-        [rows] = look.pages(RecordQuery(limit=1_000))
-        look.about = look.about._replace(indexed=60)  # whose terms are not in the table: as if removed with their rows
-        execute(journal, "DELETE FROM records WHERE lsn < 60")
-        work._check_terms(look, Lexicon(look.about.key), rows)
-    assert [problem.what for problem in work.problems] == ["record 60 is not found by all of its terms"]
-
-
 def test_a_sound_journal_verifies_while_it_is_in_use(journal: Journal, target: LocalTarget) -> None:
     filled(journal)
     Drainer(journal, target, SegmentSettings()).drain()
@@ -126,14 +114,6 @@ def test_a_file_that_ends_in_the_middle_of_a_page_is_named_whatever_the_missing_
     path = journal.path
     path.write_bytes(change(path.read_bytes()))
     assert "the file ends in the middle of a page" in {problem.what for problem in verify(path).problems}
-
-
-def test_two_live_records_of_one_id_are_named(journal: Journal) -> None:
-    filled(journal)
-    for lsn in (1, 2):
-        execute(journal, f"INSERT INTO terms VALUES (x'{bytes(16).hex()}{lsn:016x}{FOREVER:016x}')")
-    problems = [found.what for found in verify(journal.path).problems]
-    assert problems == ["records 1 and 2 are accepted under the same id"]
 
 
 def test_a_missing_blob_is_named(open_journal: Open, tmp_path: Path) -> None:
@@ -344,8 +324,8 @@ def test_a_vanished_database_is_a_loss_not_a_fresh_start(open_journal: Open) -> 
 def test_two_pages_in_each_others_place_are_named_and_verification_comes_to_an_end(
     open_journal: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_WAITING", 12)
-    monkeypatch.setattr("syncline.core.limits.JOURNAL_TERMS_SLICE", 8)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_RUN_RECORDS", 12)
+    monkeypatch.setattr("syncline.core.limits.JOURNAL_SLICE_RECORDS", 1)
     journal = open_journal()
     for n in range(40):
         state = StateChange(space="s", key=b"%d" % n, value=bytes(100))

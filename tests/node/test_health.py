@@ -131,7 +131,7 @@ def test_a_journal_in_pieces_or_of_another_node_or_version_is_named(home: Path) 
     connection = connect(file, write=True)
     connection.execute("UPDATE about SET version = 9")
     connection.close()
-    assert found(home) == ("fail", f"the journal has version 9, this program knows version 1 [{file}]")
+    assert found(home) == ("fail", f"the journal has version 9, this program knows version 2 [{file}]")
 
 
 def test_a_damaged_page_is_named(home: Path) -> None:

@@ -1,4 +1,7 @@
-"""Scenario `journal`: durable appends of 500-byte messages by 100 tasks at once.
+"""Scenario `journal`: durable appends of 500-byte messages by 100 tasks at once, in a burst and for longer.
+
+In a burst, most terms by which records are found again are still in memory at the end. In the long case most of them
+have become runs meanwhile, as in a node under load without end.
 
 The peer is the least a durable log can do: the same records, encoded, with length and checksum, appended to a file by
 one thread that forces every group to disk before it answers. It has no index, refuses no duplicate, keeps no state.
@@ -18,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import anyio
@@ -33,9 +36,10 @@ from syncline.journal import Journal
 from syncline.journal.submissions import Gate, open_gates, running_loop
 from syncline.node.tuning import tune
 
-RECORDS: Final = 40_000
+BURST: Final = 40_000
+LONG: Final = 160_000
 ROUNDS: Final = 5
-GROWTH: Final = 10_000
+GROWTH: Final = 40_000
 TASKS: Final = 100
 BAR: Final = 0.5
 
@@ -45,28 +49,46 @@ Append = Callable[[Arrival], Awaitable[Any]]
 def run(scale: float = 1.0) -> dict[str, Any]:
     """Measure; `scale` multiplies the number of records."""
     with _as_in_the_node():
-        count = max(1_000, int(RECORDS * scale))
-        ours, peer = [], []
-        for _ in range(ROUNDS):  # in turns, so that noise meets both
-            ours.append(_measure(_journal, count))
-            peer.append(_measure(_log, count))
+        burst, long = (_compare(max(1_000, int(records * scale))) for records in (BURST, LONG))
         sizes = [max(1_000, int(GROWTH * scale)) * factor for factor in (1, 4, 16)]
         grown = [_measure(_journal, size) for size in sizes]
-    our_rate, peer_rate = (statistics.median(run["rate"] for run in runs) for runs in (ours, peer))
     return report(
         "journal",
         [
-            case(
-                "durable append, 500 B, concurrency 100", our_rate, peer_rate, "raw length+crc log, same group fsync",
-                "records/s", bar=BAR, ratio=our_rate / peer_rate,
-            )
+            burst.case("durable append, 500 B, concurrency 100"),
+            long.case("the same, four times as many records"),
         ],
-        records=count,
+        records=[burst.records, long.records],
         rounds=ROUNDS,
-        latency_ms={name: round(statistics.median(run[name] for run in ours), 2) for name in ("p50", "p99")},
-        peer_latency_ms={name: round(statistics.median(run[name] for run in peer), 2) for name in ("p50", "p99")},
+        latency_ms={name: [_median(side.ours, name) for side in (burst, long)] for name in ("p50", "p99")},
+        peer_latency_ms={name: [_median(side.peer, name) for side in (burst, long)] for name in ("p50", "p99")},
         growth=growth("durable append", "records", sizes, [run["seconds"] for run in grown]),
-    )  # fmt: skip
+    )
+
+
+class _Compared(NamedTuple):
+    """What several rounds of both sides gave."""
+
+    records: int
+    ours: list[dict[str, float]]
+    peer: list[dict[str, float]]
+
+    def case(self, name: str) -> dict[str, Any]:
+        ours, peer = (statistics.median(run["rate"] for run in runs) for runs in (self.ours, self.peer))
+        against = "raw length+crc log, same group fsync"
+        return case(name, ours, peer, against, "records/s", bar=BAR, ratio=ours / peer)
+
+
+def _compare(records: int) -> _Compared:
+    compared = _Compared(records, [], [])
+    for _ in range(ROUNDS):  # in turns, so that noise meets both
+        compared.ours.append(_measure(_journal, records))
+        compared.peer.append(_measure(_log, records))
+    return compared
+
+
+def _median(runs: list[dict[str, float]], name: str) -> float:
+    return round(statistics.median(run[name] for run in runs), 2)
 
 
 class RawLog:

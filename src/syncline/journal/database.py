@@ -22,7 +22,7 @@ from syncline.core import limits
 from syncline.core.errors import CorruptionError, MissingError, OverloadedError, SynclineError, UnavailableError
 from syncline.journal.mark import read_mark
 
-VERSION: Final = 1
+VERSION: Final = 2
 CHECKSUM_VFS: Final = "cksmvfs"
 CHECKSUM_BYTES: Final = 8  # at the end of every page
 
@@ -40,7 +40,10 @@ CREATE TABLE records (
     verdict TEXT NOT NULL, reason TEXT, raw_ref TEXT, crc INTEGER NOT NULL, raw BLOB
 ) STRICT;
 CREATE INDEX records_by_time ON records (received_at);
-CREATE TABLE terms (entry BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TABLE runs (run INTEGER PRIMARY KEY, after INTEGER NOT NULL, last INTEGER NOT NULL, records INTEGER NOT NULL) STRICT;
+CREATE TABLE terms (
+    run INTEGER NOT NULL, first BLOB NOT NULL, entries BLOB NOT NULL, crc INTEGER NOT NULL, UNIQUE (run, first)
+) STRICT;
 CREATE TABLE protocols (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE TABLE state (
     space TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, expires_at INTEGER, crc INTEGER NOT NULL,
@@ -67,7 +70,7 @@ class About(NamedTuple):
     key: bytes  # of the hashes in `terms`
     quiet: int  # commits that added no record
     sealed: int  # every record up to this lsn is in a segment
-    indexed: int  # the terms of every record up to this lsn are in `terms`
+    indexed: int  # the terms of every record up to this lsn are in a run
     newest: int  # lsn; the newest record is never removed
 
 
@@ -194,7 +197,6 @@ def insert_values(
     select: str,
     values: list[Any],
     rows: int,
-    bindings: tuple[Any, ...] = (),
 ) -> None:
     """The same for the values of all rows, one after the other.
 
@@ -207,7 +209,7 @@ def insert_values(
         chunk = values[start * width : (start + limits.JOURNAL_INSERT_ROWS) * width]
         size = next(size for size in _SIZES if size * width >= len(chunk))
         filling = (None,) * (width * size - len(chunk))
-        connection.execute(_insert(into, select, width, size), (*bindings, *chunk, *filling))
+        connection.execute(_insert(into, select, width, size), (*chunk, *filling))
 
 
 @cache

@@ -1,241 +1,225 @@
 """From terms to records, and which ids are taken.
 
-Terms are hashes and fall all over a B-tree; writing a page for each would cost several times what the records cost. So
-the entries of new records wait in memory and are merged into their table in sorted slices. Those in memory are the
-entries of the newest records and are read from them again when the journal opens. They are made when the writer has
-nothing else to do, when somebody asks for them, or when too many are still to be made: under load the event loop waits
-for whatever the writer does in Python, and only names are needed at once.
+The terms of the newest records are in memory (newest.py), those of all others in runs (runs.py). When enough records
+have come, their terms become a run, a kind of term with each of the following commits; they stay in memory until all of
+it is on disk, and when the journal opens they are made again from their records. Names, which must be unique, are looked
+for in memory, and in those runs whose filter (names.py) says that they may be there.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from itertools import islice
+from bisect import bisect_right
+from itertools import pairwise
 from typing import Any, Final
 
 import apsw
 
 from syncline.core import limits
-from syncline.journal.rows import COLUMNS, Row
-from syncline.journal.terms import (
-    FOREVER,
-    FOUND_BY,
-    HASH_BYTES,
-    KEY,
-    PUBLISHER,
-    SEQ,
-    SEQUENCE,
-    TOPIC,
-    Lexicon,
-    Span,
-    expiry_of,
-    lsn_of,
+from syncline.journal.names import Filters
+from syncline.journal.newest import KINDS, Named, Newest
+from syncline.journal.rows import COLUMNS
+from syncline.journal.runs import (
+    Run,
+    names_of,
+    newest_entry,
+    remove_chunks,
+    remove_run,
+    runs,
+    write_chunks,
+    write_run,
 )
+from syncline.journal.terms import FOREVER, FOUND_BY, NAME, Lexicon, Span, expiry_of, lsn_of
 
-Named = tuple[int, int | None, bytes, Row]  # lsn; when the name is free again, None if it was not taken; name; row
-_Unfiled = tuple[
-    int, int | None, bytes, str, str, str, bytes | None
-]  # the same; topic, key, publisher and seq of the row
-_TERMS: Final = 5  # of one record, at most
-
-# When the name in column {0} is free again; no row if nobody ever took it. Blobs compare as big-endian numbers do.
-_EXPIRY: Final = (
-    "(SELECT substr(entry, 25) FROM terms WHERE entry BETWEEN {0} AND CAST({0} || x'ff' AS BLOB) "
-    "ORDER BY entry DESC LIMIT 1)"
-)
-# Only the names that are taken: every row of an answer lets go of the interpreter's lock and has to win it back.
-_TAKEN: Final = f"SELECT n.value FROM carray(?) n WHERE {_EXPIRY.format('n.value')} > ?"  # noqa: S608
 # Rows from which terms are made; what does not take part in that, such as the messages, is not read.
-_TERMS_AFTER: Final = (
+_TERMS_OF: Final = (
     f"SELECT lsn, {', '.join(name if name in FOUND_BY else 'NULL' for name in COLUMNS)} "  # noqa: S608
-    "FROM records WHERE lsn > ? ORDER BY lsn"
+    "FROM records WHERE lsn > ? AND lsn <= ? ORDER BY lsn"
 )
-_FOREVER: Final = FOREVER.to_bytes(8, "big")
-_MERGE: Final = "INSERT OR IGNORE INTO terms SELECT value FROM carray(?)"
 
 
-def taken(column: str) -> str:
-    """SQL: whether a live record in the table bears the name in this column. Binds the present time (`moment`)."""
-    return f"coalesce({_EXPIRY.format(column)} > ?, FALSE)"
+class Change:
+    """What is so once the transaction commits."""
 
+    __slots__ = ("indexed", "names", "runs", "steps")
 
-def moment(now: int) -> bytes:
-    """A time as entries hold it."""
-    return max(now, 0).to_bytes(8, "big")
-
-
-class _Buffer:
-    """Entries in memory, in 256 buckets by their first byte: bucket after bucket they leave in sorted order."""
-
-    __slots__ = ("buckets", "expiry", "left", "most", "newest", "next", "put", "unfiled")
-
-    def __init__(self) -> None:
-        self.buckets: list[list[bytes]] = [[] for _ in range(256)]
-        self.put = [bucket.append for bucket in self.buckets]  # looking these up takes as long as calling them
-        self.expiry: dict[bytes, int] = {}  # of names
-        self.unfiled: deque[_Unfiled] = deque()  # whose entries are not made yet
-        self.left = 0  # entries that are made and not in the table yet
-        self.most = 0  # entries of all its records, at most
-        self.newest = 0  # lsn; 0 in a buffer that is not in use
-        self.next = 0  # bucket
-
-    def __len__(self) -> int:
-        return self.left + _TERMS * len(self.unfiled)
-
-
-class Slice:
-    """Entries that are in the table once the transaction commits."""
-
-    __slots__ = ("count", "indexed", "next")
-
-    def __init__(self, following: int, count: int, indexed: int | None) -> None:
-        self.next = following
-        self.count = count
-        self.indexed = indexed  # up to this lsn all entries are then in the table; None if that has not moved
+    def __init__(self, runs: list[Run], names: dict[int, bytes] | None = None) -> None:
+        self.runs = runs
+        self.names = names or {}  # of runs that are new, as entries
+        self.steps = 0  # kinds of terms that went to the table
+        self.indexed: int | None = None  # up to this lsn all terms are then in runs; None if that has not moved
 
 
 class Index:
-    """The entries of all records: those in the table, those being merged into it, and those of the newest records."""
+    """The terms of all records: those in runs, those becoming one, and those of the newest records."""
 
     def __init__(self, connection: apsw.Connection, lexicon: Lexicon, indexed: int) -> None:
         self.lexicon = lexicon
-        self.indexed = indexed  # the entries of every record up to this lsn are in the table
-        self._new = _Buffer()
-        self._old = _Buffer()  # being merged
-        self._since = 0  # entries added since the last slice left
-        self._filing = threading.Lock()
+        self.indexed = indexed  # the terms of every record up to this lsn are in runs
+        self.filters: Final = Filters()
+        self._runs: list[Run] = []
+        self._memory = (Newest(), Newest())  # becoming a run; newer. Exchanged at once, for readers in other threads
+        self._number = 0  # of the run that the former become
+        self._steps = 0  # kinds of their terms that are in the table
+        self._since = 0  # records added since the last of them went there
+        self.reload(connection)
         self.load(connection, indexed)
 
     def __len__(self) -> int:
-        """How many entries wait in memory, at most."""
-        return len(self._new) + len(self._old)
+        """How many records have terms in memory only."""
+        return len(self._memory[0]) + len(self._memory[1])
+
+    @property
+    def count(self) -> int:
+        """How many runs there are."""
+        return len(self._runs)
 
     def load(self, connection: apsw.Connection, after: int) -> None:
-        """Remember the entries of the records after this lsn."""
-        rows: Any = connection.execute(_TERMS_AFTER, (after,))
-        while some := list(islice(rows, limits.API_PAGE_RECORDS)):
-            self.add([(row[0], expiry_of(row[1:]), self.lexicon.name_of(row[1:]), row[1:]) for row in some])
+        """Remember the terms of the records after this lsn."""
+        self._fill(connection, self._memory[1], after, FOREVER)
+
+    def reload(self, connection: apsw.Connection) -> None:
+        """Look at the runs there are: when the journal opens, or when it is not sure which were committed."""
+        found, before = runs(connection), {run.number for run in self._runs}
+        names = {run.number: names_of(connection, run.number) for run in found if run.number not in before}
+        self.settle(Change(found, names))  # all of it or, if it cannot be read, nothing
 
     def waiting(self, spans: list[Span]) -> tuple[list[int], int]:
-        """Records with entries there that may not be in the table, and up to which lsn the table has all.
+        """Records with terms there that may be in no run, and up to which lsn the runs have all.
 
-        Any thread may ask. Memory is read first: what has left it by then is in the table.
+        Any thread may ask. Memory is read first: what has left it by then is in a run.
         """
-        while self.file():
-            pass
-        lsns = {
-            lsn_of(entry)
-            for first, last in spans
-            for buffer in (self._old, self._new)
-            for entry in buffer.buckets[first[0]]
-            if first <= entry <= last
-        }
+        lsns = {lsn for newest in self._memory for span in spans for lsn in newest.between(span)}
         indexed = self.indexed
         return sorted(lsn for lsn in lsns if lsn > indexed), indexed
 
-    def remembers(self, names: set[bytes], now: int) -> bool:
-        """Whether a live record among the newest ones bears one of `names`."""
-        new, old = self._new.expiry, self._old.expiry
-        if new.keys().isdisjoint(names) and old.keys().isdisjoint(names):
+    def takes(self, connection: apsw.Connection, names: set[bytes], now: int) -> bool:
+        """Whether a live record bears one of `names`."""
+        if all(newest.none_of(names) for newest in self._memory) and not self.filters.find(names):
             return False
-        return any(new.get(name, old.get(name, 0)) > now for name in names)
+        return bool(self.live(connection, list(names), now))
 
     def live(self, connection: apsw.Connection, names: list[bytes], now: int) -> set[bytes]:
         """Those of `names` that a live record bears."""
         if not names:
             return set()
-        found: Any = connection.execute(_TAKEN, (apsw.carray(tuple(names)), moment(now)))
-        table = {name: FOREVER for (name,) in found}
-        new, old = self._new.expiry, self._old.expiry  # newer than the table
-        return {name for name in names if new.get(name, old.get(name, table.get(name, 0))) > now}
+        held = self.filters.find(names)
+        found = set()
+        for name in names:
+            expiry = self._remembered(name)
+            if expiry is None and name in held:
+                expiry = self._stored(connection, name, held[name])
+            if expiry is not None and expiry > now:
+                found.add(name)
+        return found
 
     def add(self, records: list[Named]) -> None:
         """Remember newly committed records."""
-        if not records:
-            return
-        buffer = self._new
-        buffer.expiry.update([(name, expiry) for _, expiry, name, _ in records if expiry is not None])
-        buffer.unfiled += [
-            (lsn, expiry, name, row[TOPIC], row[KEY], row[PUBLISHER], row[SEQ]) for lsn, expiry, name, row in records
-        ]
-        buffer.newest = records[-1][0]
-        buffer.most += _TERMS * len(records)
-        self._since += _TERMS * len(records)
-        if len(buffer.unfiled) > limits.JOURNAL_UNFILED:
-            self.file(2 * len(records))
-
-    def file(self, count: int = limits.JOURNAL_FILED_AT_ONCE) -> bool:
-        """Make the entries of some records, the oldest that have none; whether there were any. Any thread may do it."""
-        with self._filing:
-            buffer = self._old if self._old.unfiled else self._new
-            some = [buffer.unfiled[n] for n in range(min(count, len(buffer.unfiled)))]
-            self._make(buffer, some)
-            for _ in some:
-                buffer.unfiled.popleft()
-        return bool(some)
-
-    def _make(self, buffer: _Buffer, records: list[_Unfiled]) -> None:
-        """The entries that `Lexicon.entries` makes, without a call and a list for each record."""
-        put, lexicon, count = buffer.put, self.lexicon, len(records)
-        topic_of, key_of, publisher_of = lexicon.topic, lexicon.key, lexicon.publisher
-        for lsn, expiry, name, topic, key, publisher, seq in records:
-            number = lsn.to_bytes(8, "big")
-            if expiry is None:
-                put[name[0]](name + number)
-            else:
-                put[name[0]](name + number + (_FOREVER if expiry == FOREVER else expiry.to_bytes(8, "big")))
-            if topic:
-                term = topic_of(topic)
-                put[term[0]](term + number)
-                count += 1
-                if seq:
-                    put[term[0]](term[:HASH_BYTES] + SEQUENCE + seq + number)
-                    count += 1
-            if key:
-                term = key_of(key)
-                put[term[0]](term + number)
-                count += 1
-            if publisher:
-                term = publisher_of(publisher)
-                put[term[0]](term + seq + number if seq else term + number)
-                count += 1
-        buffer.left += count
+        self._memory[1].add(records, self.lexicon)
+        self._since += len(records)
 
     def due(self) -> bool:
-        """Whether `merge` has something to do."""
-        if self._old.newest:
-            return 2 * self._since >= limits.JOURNAL_TERMS_SLICE
-        return self._new.most >= limits.JOURNAL_TERMS_WAITING  # whether or not they are made: commits are then the same
+        """Whether `merge` should go with the next commit."""
+        if len(self._memory[0]):
+            return self._since >= limits.JOURNAL_SLICE_RECORDS
+        return len(self._memory[1]) >= limits.JOURNAL_RUN_RECORDS
 
-    def merge(self, connection: apsw.Connection) -> Slice:
-        """Put the next slice into the table, inside the caller's transaction; `settle` it once that is committed.
+    def merge(self, connection: apsw.Connection) -> Change:
+        """Take the next kind of terms to the table, in the caller's transaction; `settle` it once that is committed.
 
-        Twice as many entries leave as come in, so one buffer is always merged before the other is full.
+        Of few records, several kinds.
         """
-        if not self._old.newest:
-            with self._filing:
-                self._old, self._new = self._new, _Buffer()
-        old, following = self._old, self._old.next
-        while old.unfiled:  # only right after the exchange, and only if there was no quiet moment before
-            self.file()
-        chosen: list[bytes] = []
-        enough = max(2 * self._since, limits.JOURNAL_TERMS_SLICE)
-        while following < 256 and (len(chosen) < enough or not old.buckets[following]):
-            chosen += sorted(old.buckets[following])
-            following += 1
-        if chosen:
-            connection.execute(_MERGE, (apsw.carray(tuple(chosen)),))
-        if following < 256:
-            return Slice(following, len(chosen), None)
-        connection.execute("UPDATE head SET indexed = ?", (old.newest,))
-        return Slice(following, len(chosen), old.newest)
+        if not len(self._memory[0]):
+            self._memory = (self._memory[1], Newest())
+            self._steps, self._number = 0, 1 + max((run.number for run in self._runs), default=0)
+        old, change = self._memory[0], Change(self._runs)
+        if self._steps == 0:
+            remove_chunks(connection, self._number)  # what a crash left behind
+        change.steps = min(self._steps + max(1, limits.JOURNAL_SLICE_RECORDS // len(old)), len(KINDS))
+        for kind in KINDS[self._steps : change.steps]:
+            entries = old.entries(kind)
+            write_chunks(connection, self._number, kind, entries)
+            if kind == NAME:
+                change.names[self._number] = entries
+        if change.steps == len(KINDS):
+            run = Run(self._number, self.indexed, old.lsns[-1], len(old))
+            write_run(connection, run)
+            connection.execute("UPDATE head SET indexed = ?", (run.last,))
+            change.runs, change.indexed = [*self._runs, run], run.last
+        return change
 
-    def settle(self, done: Slice) -> None:
-        """The slice is on disk."""
-        self._since = 0
-        self._old.next = done.next
-        self._old.left -= done.count
-        if done.indexed is not None:
-            self.indexed = done.indexed  # before the entries leave memory: see `waiting`
-            self._old = _Buffer()
+    def forget(self, connection: apsw.Connection, lsns: list[int]) -> Change:
+        """Let go of the terms of removed records, in the caller's transaction; `settle` it once that is committed.
+
+        A run is removed when it has lost all of its records, and two neighbours become one when they have few.
+        """
+        gone, change = sorted(lsns), Change([])
+        for run in self._runs:
+            lost = bisect_right(gone, run.last) - bisect_right(gone, run.after)
+            if lost == run.records:
+                remove_run(connection, run.number)
+                continue
+            if lost:
+                run = run._replace(records=run.records - lost)
+                write_run(connection, run)
+            change.runs.append(run)
+        if not len(self._memory[0]):  # else there may be a number in use that no run has yet
+            self._join(connection, change)
+        return change
+
+    def settle(self, change: Change) -> None:
+        """The change is on disk."""
+        for number in {run.number for run in self._runs} - {run.number for run in change.runs}:
+            self.filters.drop(number)
+        for number, entries in change.names.items():
+            self.filters.add(number, entries)
+        self._runs = change.runs
+        if change.steps:
+            self._steps, self._since = change.steps, 0
+        if change.indexed is not None:
+            self.indexed = change.indexed  # before the terms leave memory: see `waiting`
+            self._memory = (Newest(), self._memory[1])
+
+    def _join(self, connection: apsw.Connection, change: Change) -> None:
+        """Make one run of two neighbours, if there are two small enough."""
+        for at, (one, two) in enumerate(pairwise(change.runs)):
+            if one.records + two.records > limits.JOURNAL_RUN_RECORDS // 2:
+                continue
+            number, terms = 1 + max(run.number for run in self._runs), Newest()
+            self._fill(connection, terms, one.after, two.last)
+            remove_chunks(connection, number)  # what a crash left behind
+            for kind in KINDS:
+                write_chunks(connection, number, kind, terms.entries(kind))
+            for run in (one, two):
+                remove_run(connection, run.number)
+            joined = Run(number, one.after, two.last, len(terms))
+            write_run(connection, joined)
+            change.runs[at : at + 2] = [joined]
+            change.names[number] = terms.entries(NAME)
+            return
+
+    def _fill(self, connection: apsw.Connection, newest: Newest, after: int, last: int) -> None:
+        """Make the terms of stored records."""
+        rows: Any = connection.execute(_TERMS_OF, (after, last)).fetchall()
+        named = [(row[0], expiry_of(row[1:]), self.lexicon.name_of(row[1:]), row[1:]) for row in rows]
+        newest.add(named, self.lexicon)
+
+    def _remembered(self, name: bytes) -> int | None:
+        """When a name is free again, if one of the newest records bears it."""
+        old, new = self._memory
+        expiry = new.expiry(name)
+        return old.expiry(name) if expiry is None else expiry
+
+    def _stored(self, connection: apsw.Connection, name: bytes, held: list[int]) -> int:
+        """When a name is free again that some runs may hold. Without an end it is taken while its record is there."""
+        for run in reversed(self._runs):
+            entry = newest_entry(connection, run.number, name) if run.number in held else None
+            if entry is None:
+                continue
+            expiry = int.from_bytes(entry[-8:], "big")
+            if (
+                expiry == FOREVER
+                and not connection.execute("SELECT 1 FROM records WHERE lsn = ?", (lsn_of(entry),)).get
+            ):
+                return 0
+            return expiry
+        return 0

@@ -1,6 +1,6 @@
 """Answers to a RecordQuery, from an index wherever one can help. Knows the tables, opens nothing.
 
-The table of terms is an access path only: every row it leads to is held against all of the query.
+Terms are an access path only: every row they lead to is held against all of the query.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from msgspec.structs import replace
 from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
+from syncline.journal.names import Filters
 from syncline.journal.rows import SELECT, Row, seq_bytes
-from syncline.journal.terms import Span, Where, lsn_of
+from syncline.journal.runs import lsns as in_span
+from syncline.journal.runs import runs
+from syncline.journal.terms import NAME, TERM_BYTES, Where
 
 # SQLite alone would rather read all records in the order of lsn than sort what this index finds. This way it collects
 # numbers from the index and visits only the rows it returns.
 _BY_TIME: Final = "lsn IN (SELECT lsn FROM records WHERE {})"
 _AMONG: Final = "lsn IN (SELECT value FROM carray(?))"
-_PAGE: Final = 4_096  # entries looked up at once
+_PAGE: Final = 4_096  # records looked up at once
 
 
 def plain(connection: apsw.Connection, query: RecordQuery) -> list[Row]:
@@ -50,62 +53,54 @@ def by_terms(
     where: Where,
     waiting: list[int],
     indexed: int,
+    filters: Filters | None = None,
 ) -> list[Row]:
-    """The rows that answer a query, from the table of terms up to `indexed` and from `waiting` after that."""
-    stored = _stored(connection, query, _preferred(connection, where), indexed)
-    newer = [waiting[::-1] if query.descending else waiting]
-    left = _limit(query)
-    rows: list[Row] = []
-    for lsns in (page for source in ((newer, stored) if query.descending else (stored, newer)) for page in source):
-        if left == len(rows) or is_full(query, rows):
-            break
-        if lsns:
-            rest = rest_of(query, rows)
-            rows += _select(connection, rest, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))])
-    return rows
+    """The rows that answer a query, from runs up to `indexed` and from `waiting` after that."""
+    connection.execute("BEGIN")  # runs come and go
+    try:
+        stored = _stored(connection, query, where, indexed, filters)
+        newer = [waiting[::-1] if query.descending else waiting]
+        left = _limit(query)
+        rows: list[Row] = []
+        for lsns in (page for source in ((newer, stored) if query.descending else (stored, newer)) for page in source):
+            if left == len(rows) or is_full(query, rows):
+                break
+            if lsns:
+                rest = rest_of(query, rows)
+                rows += _select(connection, rest, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))])
+        return rows
+    finally:
+        connection.execute("ROLLBACK")
 
 
-def _preferred(connection: apsw.Connection, where: Where) -> Where:
-    """Entries that are not in the order of lsn are all read for every page, so of many the ordered ones are better."""
-    if where.wider is None:
-        return where
-    [(first, last)] = where.spans
-    bindings = (first, last, limits.JOURNAL_SPAN_ENTRIES)
-    many: Any = connection.execute("SELECT 1 FROM terms WHERE entry BETWEEN ? AND ? LIMIT 1 OFFSET ?", bindings).get
-    return Where([where.wider], ordered=True) if many else where
+def _stored(
+    connection: apsw.Connection, query: RecordQuery, where: Where, indexed: int, filters: Filters | None
+) -> Iterator[list[int]]:
+    """The numbers that the runs give, a page at a time, in the order asked for."""
+    found = runs(connection, query.after, query.before)
+    excluded = {span: filters.without(span[0][:TERM_BYTES]) for span in where.spans if filters and span[0][:1] == NAME}
+    for run in reversed(found) if query.descending else found:
+        spans = [span for span in where.spans if run.number not in excluded.get(span, ())]
+        some = (
+            [lsn for lsn in page if query.after < lsn <= indexed]
+            for span in spans
+            for page in in_span(connection, run.number, span, descending=where.ordered and query.descending)
+        )
+        if where.ordered:
+            yield from _pages(some)
+        else:
+            yield from _pages([sorted({lsn for page in some for lsn in page}, reverse=query.descending)])
 
 
-def _stored(connection: apsw.Connection, query: RecordQuery, where: Where, indexed: int) -> Iterator[list[int]]:
-    """The numbers that the table of terms gives, a page at a time, in the order asked for."""
-    pages = (
-        [lsn for lsn in map(lsn_of, page) if query.after < lsn <= indexed]
-        for span in where.spans
-        for page in _entries(connection, span, descending=where.ordered and query.descending)
-    )
-    if where.ordered:
-        yield from pages
-    else:
-        lsns = sorted({lsn for page in pages for lsn in page}, reverse=query.descending)
-        yield from (lsns[start : start + _PAGE] for start in range(0, len(lsns), _PAGE))
-
-
-def _entries(connection: apsw.Connection, span: Span, *, descending: bool) -> Iterator[list[bytes]]:
-    """The entries in a span, a page at a time."""
-    first, last = span
-    order = "DESC" if descending else "ASC"
-    statement = f"SELECT entry FROM terms WHERE entry BETWEEN ? AND ? ORDER BY entry {order} LIMIT {_PAGE}"  # noqa: S608
-    while True:
-        found: Any = connection.execute(statement, (first, last)).fetchall()
-        yield [entry for (entry,) in found]
-        if len(found) < _PAGE:
-            return
-        end = found[-1][0]
-        first, last = (first, _before(end)) if descending else (end + b"\0", last)
-
-
-def _before(entry: bytes) -> bytes:
-    """The greatest entry of the same length that is smaller."""
-    return (int.from_bytes(entry, "big") - 1).to_bytes(len(entry), "big")
+def _pages(some: Iterable[list[int]]) -> Iterator[list[int]]:
+    """The same numbers, so many at a time."""
+    page: list[int] = []
+    for lsns in some:
+        page += lsns
+        while len(page) >= _PAGE:
+            yield page[:_PAGE]
+            page = page[_PAGE:]
+    yield page
 
 
 def _select(

@@ -14,16 +14,13 @@ import apsw
 import msgspec
 
 from syncline.core import limits
-from syncline.journal.index import Index, Slice
-from syncline.journal.rows import COLUMNS, SELECT
+from syncline.journal.index import Change, Index
 
-# Only what is sealed and whose terms are in the table may go; the newest record stays, for it holds the numbering.
-_OLD: Final = f"""
-{SELECT.replace("raw FROM", "NULL FROM")} INDEXED BY records_by_time
+# Only what is sealed and whose terms are in a run may go; the newest record stays, for it holds the numbering.
+_OLD: Final = """
+SELECT lsn, received_at, expires_at FROM records INDEXED BY records_by_time
 WHERE received_at >= :start AND received_at < :cutoff AND lsn <= :last ORDER BY received_at LIMIT :limit
-"""  # the raw bytes stay where they are
-_RECEIVED_AT: Final = COLUMNS.index("received_at") + 1
-_EXPIRES_AT: Final = COLUMNS.index("expires_at") + 1
+"""
 
 
 class Swept(msgspec.Struct, frozen=True):
@@ -32,7 +29,7 @@ class Swept(msgspec.Struct, frozen=True):
     records: int
     states: int
     more: bool
-    slice: Slice | None = None  # terms that had to go to the table first
+    change: Change | None = None  # to terms
 
 
 class Retention:
@@ -51,37 +48,35 @@ class Retention:
         last = min(sealed, (newest or 0) - 1)
         if len(self._index):
             last = min(last, self._index.indexed)
-        records, more_records = self._sweep_records(connection, last, cutoff, now)
+        gone, more_records = self._old(connection, last, cutoff, now)
+        if gone:
+            lsns = apsw.carray(array("q", gone))
+            connection.execute("DELETE FROM records WHERE lsn IN (SELECT value FROM carray(?))", (lsns,))
         states, more_states = self._sweep_states(connection, now)
         connection.execute("DELETE FROM refused WHERE hour < ?", (now // limits.HOUR,))
         held_back: Any = connection.execute(
             "SELECT received_at < ? FROM records WHERE lsn > ? AND lsn <= ? LIMIT 1", (cutoff, last, sealed)
         ).fetchone()
         merge = bool(held_back and held_back[0] and len(self._index))
-        return Swept(
-            records,
-            states,
-            more_records or more_states or merge,
-            self._index.merge(connection) if merge else None,
-        )
+        change = None
+        if gone:
+            change = self._index.forget(connection, gone)
+        elif merge:
+            change = self._index.merge(connection)
+        return Swept(len(gone), states, more_records or more_states or merge, change)
 
     def settle(self, swept: Swept) -> None:
         """The sweep is on disk."""
-        if swept.slice is not None:
-            self._index.settle(swept.slice)
+        if swept.change is not None:
+            self._index.settle(swept.change)
 
-    def _sweep_records(self, connection: apsw.Connection, last: int, cutoff: int, now: int) -> tuple[int, bool]:
+    def _old(self, connection: apsw.Connection, last: int, cutoff: int, now: int) -> tuple[list[int], bool]:
+        """The records to remove now, and whether there may be more."""
         bindings = {"start": self._start, "cutoff": cutoff, "last": last, "limit": self._limit}
         found: list[Any] = connection.execute(_OLD, bindings).fetchall()
         full = len(found) == self._limit
-        self._start = found[-1][_RECEIVED_AT] if full and found[-1][_RECEIVED_AT] > self._start else 0
-        gone = [row for row in found if (row[_EXPIRES_AT] or 0) <= now]
-        if gone:
-            entries = apsw.carray(tuple(sorted(entry for row in gone for entry in self._index.lexicon.entries(row))))
-            connection.execute("DELETE FROM terms WHERE entry IN (SELECT value FROM carray(?))", (entries,))
-            lsns = apsw.carray(array("q", [row[0] for row in gone]))
-            connection.execute("DELETE FROM records WHERE lsn IN (SELECT value FROM carray(?))", (lsns,))
-        return len(gone), full
+        self._start = found[-1][1] if full and found[-1][1] > self._start else 0
+        return [lsn for lsn, _, expires_at in found if (expires_at or 0) <= now], full
 
     def _sweep_states(self, connection: apsw.Connection, now: int) -> tuple[int, bool]:
         found: list[Any] = connection.execute(

@@ -221,7 +221,7 @@ class Journal:
             if where is None:
                 return plain(connection, query)
             waiting, indexed = self._index.waiting(where.spans)
-            return by_terms(connection, query, where, waiting, indexed)
+            return by_terms(connection, query, where, waiting, indexed, self._index.filters)
 
     def partitions(self, after: int) -> list[tuple[str, int]]:
         """The protocols and days (since 1970) of the records after this lsn."""
@@ -322,7 +322,8 @@ class Journal:
             "failed_checkpoints": writer.failed_checkpoints,
             "failed_notes": writer.failed_notes,
             "largest_group": writer.largest_group,
-            "terms_waiting": len(self._index),
+            "unindexed": len(self._index),
+            "runs": self._index.count,
             "refused_counted": self._refusals.counted,
             "sealed_lsn": self._sealed,
             "raw_bytes": self.raw_bytes(),

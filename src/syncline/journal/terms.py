@@ -1,7 +1,14 @@
 """The terms under which a record is found again: its id, topic, key, and publisher and topic with sequence number.
 
 A term is a keyed hash, so that all terms are short and nobody can aim two ids at one. An entry is a term with the
-number of a record that has it; entries sort by term and then by number. Where they are kept is decided in index.py.
+number of a record that has it. Where entries are kept is decided in newest.py and runs.py.
+
+    n hash lsn expiry    an accepted id, its name: only one live record may have it, until then
+    r hash lsn           the id of a record that was not accepted
+    k hash lsn           a key
+    t hash lsn           a topic
+    s hash seq lsn       a topic with a sequence number
+    p hash seq lsn       a publisher with a sequence number; 0 where there is none
 """
 
 from __future__ import annotations
@@ -17,9 +24,11 @@ from syncline.core.record import SEQ_MAX
 from syncline.journal.rows import COLUMNS, Row, seq_bytes
 
 FOREVER: Final = 2**63 - 1
-HASH_BYTES: Final = 16
-NAME_ENTRY_BYTES: Final = HASH_BYTES + 8 + 8  # the entry of an accepted id: name, lsn, expiry; others end with the lsn
-Span = tuple[bytes, bytes]  # from this entry to that one, both included
+TERM_BYTES: Final = 17  # what kind of term it is, and a hash
+NAME, REFUSED, KEYED, TOPICAL, NUMBERED, PUBLISHED = b"n", b"r", b"k", b"t", b"s", b"p"
+WIDTHS: Final = {NAME: 33, REFUSED: 25, KEYED: 25, TOPICAL: 25, NUMBERED: 33, PUBLISHED: 33}  # of entries
+LSN_AT: Final = {NAME: 17, REFUSED: 17, KEYED: 17, TOPICAL: 17, NUMBERED: 25, PUBLISHED: 25}
+Span = tuple[bytes, bytes]  # from this entry to that one, both included; of one and the same term
 
 
 class Where(NamedTuple):
@@ -27,13 +36,14 @@ class Where(NamedTuple):
 
     spans: list[Span]
     ordered: bool  # by lsn
-    wider: Span | None = None  # ordered, and holds all of the others: quicker to read in pages if they are long
 
 
 FOUND_BY: Final = frozenset({"protocol", "id", "verdict", "topic", "key", "publisher", "seq", "expires_at"})
 _AT: Final = {name: COLUMNS.index(name) for name in COLUMNS}
 PROTOCOL, ID, VERDICT, EXPIRES_AT = _AT["protocol"], _AT["id"], _AT["verdict"], _AT["expires_at"]
 TOPIC, KEY, PUBLISHER, SEQ = _AT["topic"], _AT["key"], _AT["publisher"], _AT["seq"]
+NO_SEQ: Final = bytes(8)
+_LAST: Final = b"\xff" * 8
 
 
 class Lexicon:
@@ -41,36 +51,32 @@ class Lexicon:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        self.topic = self._texts(b"t")
-        self.key = self._texts(b"k")
-        self.publisher = self._texts(b"p")
+        self.topic = self._texts(TOPICAL)
+        self.key = self._texts(KEYED)
+        self.publisher = self._texts(PUBLISHED)
         self._prefixes: dict[tuple[bytes, str], bytes] = {}  # of ids, by protocol
 
     def name(self, protocol: str, id_: bytes) -> bytes:
         """The term that only one live accepted record may have."""
-        return self._id(b"n", protocol, id_)
+        return self._id(NAME, protocol, id_)
 
     def name_of(self, row: Row) -> bytes:
         """The name of a row without its lsn, or, if it was not accepted, the term of its id, of which there may be many."""
-        if row[VERDICT] == "accept":
-            return self._id(b"n", row[PROTOCOL], row[ID])
-        return self._id(b"r", row[PROTOCOL], row[ID]) + b"r"
+        return self._id(NAME if row[VERDICT] == "accept" else REFUSED, row[PROTOCOL], row[ID])
 
     def entries(self, row: Row) -> list[bytes]:
-        """The entries of a stored row. That of an accepted id also says until when it is taken."""
-        lsn, row = row[0], row[1:]
-        terms = [self.name_of(row)]
-        if topic := row[TOPIC]:
-            terms.append(term := self.topic(topic))
-            if seq := row[SEQ]:
-                terms.append(term[:HASH_BYTES] + SEQUENCE + seq)
-        if key := row[KEY]:
-            terms.append(self.key(key))
-        if publisher := row[PUBLISHER]:
-            terms.append(self.publisher(publisher) + (row[SEQ] or b""))
-        found = [term + _number(lsn) for term in terms]
-        if (expiry := expiry_of(row)) is not None:
-            found[0] += _number(expiry)
+        """The entries of one stored row. Of many at once, runs.py makes the same ones faster."""
+        number, row = _number(row[0]), row[1:]
+        expiry, seq = expiry_of(row), row[SEQ]
+        found = [self.name_of(row) + number + (b"" if expiry is None else _number(expiry))]
+        if topic := self.topic(row[TOPIC]):
+            found.append(topic + number)
+            if seq is not None:
+                found.append(numbered(topic) + seq + number)
+        if key := self.key(row[KEY]):
+            found.append(key + number)
+        if publisher := self.publisher(row[PUBLISHER]):
+            found.append(publisher + (seq or NO_SEQ) + number)
         return found
 
     def spans(self, query: RecordQuery, protocols: list[str]) -> Where | None:
@@ -80,38 +86,45 @@ class Lexicon:
         first, last = max(query.after + 1, 0), FOREVER if query.before is None else query.before - 1
         numbers = _number(min(first, FOREVER)), _number(max(min(last, FOREVER), 0))
         if query.id is not None:
-            names = [self._id(b"n", protocol, query.id) for protocol in protocols]
-            names += [self._id(b"r", protocol, query.id) + b"r" for protocol in protocols]
+            kinds = (NAME,) if query.verdict == "accept" else (NAME, REFUSED)
+            names = [self._id(kind, protocol, query.id) for protocol in protocols for kind in kinds]
             return Where([(name + numbers[0], name + numbers[1] + _LAST) for name in names], ordered=False)
         ranged = query.seq_from is not None or query.seq_to is not None
         seqs = seq_bytes(query.seq_from or 0), seq_bytes(SEQ_MAX if query.seq_to is None else query.seq_to) + _LAST
         if query.publisher and (ranged or not query.key):
-            stem = self.publisher(query.publisher)
-            return Where([(stem + seqs[0] if ranged else stem, stem + seqs[1])], ordered=False)
-        if not query.key and not query.topic:
+            term = self.publisher(query.publisher)
+            return Where([(term + seqs[0], term + seqs[1])], ordered=False)
+        if query.key:
+            term = self.key(query.key)
+        elif query.topic:
+            term = self.topic(query.topic)
+        else:
             return None
-        term = self.key(query.key) if query.key else self.topic(query.topic or "")
-        span = term + numbers[0], term + numbers[1]
         if ranged and not query.key:
-            stem = term[:HASH_BYTES] + SEQUENCE
-            return Where([(stem + seqs[0], stem + seqs[1])], ordered=False, wider=span)
-        return Where([span], ordered=True)
+            return Where([(numbered(term) + seqs[0], numbered(term) + seqs[1])], ordered=False)
+        return Where([(term + numbers[0], term + numbers[1])], ordered=True)
 
-    def _id(self, tag: bytes, protocol: str, id_: bytes) -> bytes:
-        prefix = self._prefixes.get((tag, protocol))
+    def _id(self, kind: bytes, protocol: str, id_: bytes) -> bytes:
+        prefix = self._prefixes.get((kind, protocol))
         if prefix is None:
-            prefix = self._prefixes[tag, protocol] = b"%b%b%b\0" % (self._secret, tag, protocol.encode())
-        return sha256(prefix + id_).digest()[:HASH_BYTES]
+            prefix = self._prefixes[kind, protocol] = b"%b%b%b\0" % (self._secret, kind, protocol.encode())
+        return kind + sha256(prefix + id_).digest()[: TERM_BYTES - 1]
 
-    def _texts(self, tag: bytes) -> Callable[[str], bytes]:
-        """Makes terms of one kind of text. The same texts come again and again, so they are kept at hand."""
-        prefix = self._secret + tag
+    def _texts(self, kind: bytes) -> Callable[[str], bytes]:
+        """Makes terms of one kind of text, and none of no text. The same texts come again and again, so they are kept
+        at hand."""
+        prefix = self._secret + kind
 
         @lru_cache(maxsize=limits.JOURNAL_TERMS_CACHED)
         def term(text: str) -> bytes:
-            return sha256(prefix + text.encode()).digest()[:HASH_BYTES] + tag
+            return kind + sha256(prefix + text.encode()).digest()[: TERM_BYTES - 1] if text else b""
 
         return term
+
+
+def numbered(topic: bytes) -> bytes:
+    """The term of a topic, for its entries with sequence numbers."""
+    return NUMBERED + topic[1:]
 
 
 def expiry_of(row: Row) -> int | None:
@@ -123,13 +136,9 @@ def expiry_of(row: Row) -> int | None:
 
 def lsn_of(entry: bytes) -> int:
     """The record an entry points to."""
-    number = entry[HASH_BYTES : HASH_BYTES + 8] if len(entry) == NAME_ENTRY_BYTES else entry[-8:]
-    return int.from_bytes(number, "big")
+    at = LSN_AT[entry[:1]]
+    return int.from_bytes(entry[at : at + 8], "big")
 
 
 def _number(lsn: int) -> bytes:
     return lsn.to_bytes(8, "big")
-
-
-_LAST: Final = b"\xff" * 8
-SEQUENCE: Final = b"s"  # a topic with a sequence number

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import apsw
 import msgspec
 import pyarrow.compute as pc
 
@@ -23,14 +22,13 @@ from syncline.journal.blobs import BlobStore
 from syncline.journal.database import About
 from syncline.journal.mark import read_mark
 from syncline.journal.reading import Reading, reading
-from syncline.journal.rows import COLUMNS, Row, check_row
+from syncline.journal.rows import COLUMNS, check_row
 from syncline.journal.targets import SegmentTarget
-from syncline.journal.terms import HASH_BYTES, NAME_ENTRY_BYTES, Lexicon, lsn_of
+from syncline.journal.verify_terms import TermsCheck
 
 Progress = Callable[[str, int, int], None]  # what is being checked, done, of
 
 _RAW_REF: Final = COLUMNS.index("raw_ref") + 1
-_PAGE: Final = 10_000
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -108,10 +106,17 @@ class _Work:
         for (text,) in journal.all("PRAGMA integrity_check"):  # visits every page, so every page's checksum too
             if text != "ok":
                 self.add(where, text)
-        checks = (partial(self._check_records, blobs=blobs), self._check_twins, self._check_states, self._check_small)
+        terms = TermsCheck(journal, partial(self.add, where))
+        checks: tuple[Callable[[], None], ...] = (
+            partial(self._check_records, journal, terms, blobs),
+            terms.check_runs,
+            terms.check_names,
+            partial(self._check_states, journal),
+            partial(self._check_small, journal),
+        )
         for check in checks:
             try:
-                check(journal)
+                check()
             except (
                 TypeError,
                 ValueError,
@@ -126,10 +131,10 @@ class _Work:
         ):
             self.add(where, f"the journal ends at record {journal.about.newest}, but had come to record {mark[1]}")
 
-    def _check_records(self, journal: Reading, blobs: BlobStore | None) -> None:
+    def _check_records(self, journal: Reading, terms: TermsCheck, blobs: BlobStore | None) -> None:
         """Every row's checksum; no hole after the sealed ones; every term in its table."""
         about, where = journal.about, str(journal.path)
-        expected, lexicon = about.sealed + 1, Lexicon(about.key)
+        expected = about.sealed + 1
         for rows in journal.pages(RecordQuery(before=about.newest + 1, limit=2**63 - 1)):
             sound = []
             for row in rows:
@@ -140,7 +145,7 @@ class _Work:
                 if self._check(where, check_row, row):
                     sound.append(row)
                     self._check_blob(f"{where} record {row[0]}", row[_RAW_REF], blobs)
-            self._check_terms(journal, lexicon, sound)
+            terms.check_records(sound)
             self.counts["records"] += len(rows)
             self._progress("records", rows[-1][0], about.newest)
         if expected <= about.newest:
@@ -150,40 +155,6 @@ class _Work:
         if ref is not None and blobs is not None:
             self.counts["blobs"] += 1
             self._check(where, blobs.get, ref)
-
-    def _check_terms(self, journal: Reading, lexicon: Lexicon, rows: list[Row]) -> None:
-        wanted = {entry: row[0] for row in rows if row[0] <= journal.about.indexed for entry in lexicon.entries(row)}
-        if not wanted:
-            return
-        found = journal.all(
-            "SELECT c.value FROM carray(?) c JOIN terms t ON t.entry = c.value", (apsw.carray(tuple(wanted)),)
-        )
-        for lsn in sorted({wanted[entry] for entry in wanted.keys() - {entry for (entry,) in found}}):
-            if journal.one(
-                "SELECT count(*) FROM records WHERE lsn = ?", (lsn,)
-            ):  # not removed meanwhile, with its terms
-                self.add(str(journal.path), f"record {lsn} is not found by all of its terms")
-
-    def _check_twins(self, journal: Reading) -> None:
-        """No id was accepted again while it was taken. An hour is allowed, for clocks that were set."""
-        last = b""
-        while found := journal.all(
-            "SELECT entry FROM terms WHERE entry > ? AND length(entry) = ? ORDER BY entry LIMIT ?",
-            (last, NAME_ENTRY_BYTES, _PAGE),
-        ):
-            for (entry,) in found:
-                if entry <= last:  # pages in each other's place: reading on would go round in a circle
-                    self.add(str(journal.path), "the table of terms is out of order")
-                    return
-                if last[:HASH_BYTES] == entry[:HASH_BYTES]:
-                    self._check_twin(journal, last, entry)
-                last = entry
-
-    def _check_twin(self, journal: Reading, first: bytes, second: bytes) -> None:
-        received_at = journal.all("SELECT received_at FROM records WHERE lsn = ?", (lsn_of(second),))
-        if received_at and int.from_bytes(first[-8:], "big") > received_at[0][0] + limits.HOUR:
-            text = f"records {lsn_of(first)} and {lsn_of(second)} are accepted under the same id"
-            self.add(str(journal.path), text)
 
     def _check_states(self, journal: Reading) -> None:
         space, key = "", b""

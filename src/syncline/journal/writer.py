@@ -16,28 +16,27 @@ import apsw
 from syncline.core import limits
 from syncline.core.clock import Clock
 from syncline.core.crash import crash_point
-from syncline.core.errors import ConflictError, CorruptionError, UnavailableError
+from syncline.core.errors import ConflictError, CorruptionError, SynclineError, UnavailableError
 from syncline.core.ports import StateChange
 from syncline.core.verdict import Outcome, Reason, ignore
 from syncline.journal import state
 from syncline.journal.database import About, failures, insert, insert_values
 from syncline.journal.disk import Intake, Watermark
-from syncline.journal.index import Index, Named, Slice, moment, taken
+from syncline.journal.index import Change, Index
 from syncline.journal.mark import Mark
+from syncline.journal.newest import Named
 from syncline.journal.refusals import Refusals
-from syncline.journal.rows import STORED, WIDTH, Row, row_of
+from syncline.journal.rows import STORED, Row, row_of
 from syncline.journal.submissions import Job, Submission, SubmissionQueue, answer
 from syncline.journal.terms import FOREVER
 
 DUPLICATE: Final = ignore(Reason.DUPLICATE)
-# A row whose name is taken gets no protocol, which the table refuses, and the whole statement with it.
-_UNLESS_TAKEN: Final = STORED.replace("column2", f"iif({taken(f'column{WIDTH + 1}')}, NULL, column2)", 1)
 
 
 class Group:
     """What one commit adds."""
 
-    __slots__ = ("named", "newest", "protocols", "quiet", "rows", "slice")
+    __slots__ = ("change", "named", "newest", "protocols", "quiet", "rows")
 
     def __init__(self, newest: int, quiet: int) -> None:
         self.newest = newest
@@ -45,7 +44,7 @@ class Group:
         self.rows: list[Row] = []
         self.named: list[Named] = []
         self.protocols: set[str] = set()  # not seen before
-        self.slice: Slice | None = None
+        self.change: Change | None = None  # to terms
 
 
 class Writer:
@@ -73,6 +72,7 @@ class Writer:
         self.largest_group = 0
         self.raw_bytes = 0
         self.failure: CorruptionError | None = None
+        self._unsure = False  # what the last commit left
         self._quiet = about.quiet
         self._epoch = about.epoch
         self._connection = connection
@@ -110,8 +110,6 @@ class Writer:
                 self._do(taken)
             elif taken:
                 self._settle(taken)
-            while not len(self.queue) and self._index.file():
-                pass
             if self._clock.monotonic() - swept_at >= limits.JOURNAL_SWEEP_SECONDS:
                 self._do(self._housekeeping())
                 swept_at = self._clock.monotonic()
@@ -120,8 +118,7 @@ class Writer:
 
     def _do(self, job: Job) -> None:
         try:
-            if self.failure is not None:
-                raise self.failure
+            self._check()
             with failures(self._path):
                 self._connection.execute("BEGIN IMMEDIATE")
                 job.result = job.work(self._connection)
@@ -135,8 +132,7 @@ class Writer:
     def _settle(self, submissions: list[Submission]) -> None:
         """Commit a group and answer it; whatever goes wrong is the answer."""
         try:
-            if self.failure is not None:
-                raise self.failure
+            self._check()
             with failures(self._path):
                 now = self._clock.now()
                 group = self._commit_plain(submissions, now) or self._commit(submissions, now)
@@ -175,40 +171,31 @@ class Writer:
                 names.add(name)
                 values.append(lsn)
                 values += row
-                values.append(name)
                 named.append((lsn, FOREVER if expires_at is None else expires_at, name, row))
         count = lsn - self.newest
         if len(names) != count or not count:
             return None
-        if self._index.remembers(names, now):
+        if self._index.takes(self._connection, names, now):
             return None
-        try:
-            self._write_plain(group, values, count, changes, now)
-        except apsw.ConstraintError:  # an older record bears one of the names
-            return None
+        self._write_plain(group, values, count, changes)
         for submission in submissions:
             submission.first = group.newest + 1
             group.newest += len(submission.items)
         return group
 
-    def _write_plain(self, group: Group, values: list[Any], count: int, changes: list[StateChange], now: int) -> None:
-        """Commit these rows, and the state that belongs to them. Raises ConstraintError if a name is taken."""
+    def _write_plain(self, group: Group, values: list[Any], count: int, changes: list[StateChange]) -> None:
+        """Commit these rows, and the state that belongs to them."""
         connection, due = self._connection, self._index.due()
         alone = count <= limits.JOURNAL_INSERT_ROWS and not changes and not due  # one statement is a transaction
         if not alone:
             connection.execute("BEGIN IMMEDIATE")
-        try:
-            insert_values(connection, "INSERT INTO records", _UNLESS_TAKEN, values, count, (moment(now),))
-        except apsw.ConstraintError:
-            if not alone:
-                connection.execute("ROLLBACK")
-            raise
+        insert_values(connection, "INSERT INTO records", STORED, values, count)
         if alone:
             return
         if changes:
             state.put(connection, changes)
         if due:
-            group.slice = self._index.merge(connection)
+            group.change = self._index.merge(connection)
         crash_point("journal.before-commit")
         connection.execute("COMMIT")
 
@@ -230,7 +217,7 @@ class Writer:
         insert(connection, "INSERT INTO records", STORED, group.rows)
         self._refusals.write(connection)
         if self._index.due():
-            group.slice = self._index.merge(connection)
+            group.change = self._index.merge(connection)
         group.protocols = {row[1] for row in group.rows} - self._protocols
         for name in group.protocols:
             connection.execute("INSERT OR IGNORE INTO protocols VALUES (?)", (name,))
@@ -266,8 +253,8 @@ class Writer:
     def _accept(self, group: Group) -> None:
         """The group is on disk: let the rest of the program see it."""
         self._protocols |= group.protocols
-        if group.slice is not None:
-            self._index.settle(group.slice)
+        if group.change is not None:
+            self._index.settle(group.change)
         self._index.add(group.named)
         self.commits += 1
         self.newest, self._quiet = group.newest, group.quiet
@@ -277,23 +264,39 @@ class Writer:
             self.failed_notes += 1
 
     def _undo(self, error: BaseException) -> None:
-        """Go back to what is stored, which may yet be the group that failed."""
+        """Nobody knows what of the failed commit is stored: find out, now or, if the disk is failing, before the next."""
         self.failed_commits += 1
         if isinstance(error, CorruptionError):
             self.failure = error
-        connection = self._connection
+        self._unsure = True
         try:
+            self._look_again()
+        except (SynclineError, apsw.Error) as again:
+            if isinstance(again, CorruptionError):
+                self.failure = again
+
+    def _look_again(self) -> None:
+        """Go back to what is stored, which may yet be the group that failed."""
+        connection = self._connection
+        with failures(self._path):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             self._refusals.reload(connection)
+            self._index.reload(connection)
             newest, quiet = connection.execute(
                 "SELECT (SELECT coalesce(max(lsn), 0) FROM records), quiet FROM head"
             ).get
             if newest > self.newest:
                 self._index.load(connection, self.newest)
             self.newest, self._quiet = max(newest, self.newest), quiet
-        except apsw.Error:  # the disk is failing: the next commit will say so
-            pass
+        self._unsure = False
+
+    def _check(self) -> None:
+        """Whether there may be a commit."""
+        if self.failure is not None:
+            raise self.failure
+        if self._unsure:
+            self._look_again()
 
     def _trim_log(self) -> None:
         """Now and then, work the write-ahead log into the database. If that fails, the log is merely longer."""
