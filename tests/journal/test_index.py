@@ -189,3 +189,25 @@ def test_after_a_failed_commit_the_next_one_looks_first_at_what_is_stored(
     assert looks == [0, 1, 2]
     assert journal.append_sync([arrival(b"new")])[0].accepted
     assert verify(journal.path).problems == []
+
+
+def test_terms_that_became_a_run_though_their_commit_seemed_to_fail_are_in_one_run_only(open_journal: Open) -> None:
+    journal = open_journal()
+    index, n = journal._index, 0
+    while not len(index._memory[0]):
+        journal.append_sync([arrival(b"%d" % n)])
+        n += 1
+    before = index.count
+
+    def become(connection: apsw.Connection) -> None:
+        while (change := index.merge(connection)).indexed is None:
+            index.settle(change)
+        connection.execute("COMMIT")  # so that the writer's own fails
+
+    with pytest.raises(apsw.SQLError, match="no transaction"):
+        journal._writer.call(Job(become))
+    assert (index.count, len(index._memory[0])) == (before + 1, 0)
+    for known in range(n):
+        assert not journal.append_sync([arrival(b"%d" % known, peer=str(known))])[0].accepted
+    assert len({run.number for run in index._runs}) == index.count
+    assert verify(journal.path).problems == []

@@ -23,11 +23,18 @@ from syncline.core.errors import CorruptionError, MissingError, OverloadedError,
 from syncline.journal.mark import read_mark
 
 VERSION: Final = 2
+OLDEST: Final = 1  # a journal of this version is brought to ours when it is opened to be written; see upgrade.py
 CHECKSUM_VFS: Final = "cksmvfs"
 CHECKSUM_BYTES: Final = 8  # at the end of every page
 
 # Rows carry `crc` beside the page checksums: a page that was zeroed, or took the place of another, has a valid sum.
-SCHEMA: Final = """
+TERMS_SCHEMA: Final = """
+CREATE TABLE runs (run INTEGER PRIMARY KEY, after INTEGER NOT NULL, last INTEGER NOT NULL, records INTEGER NOT NULL) STRICT;
+CREATE TABLE terms (
+    run INTEGER NOT NULL, first BLOB NOT NULL, entries BLOB NOT NULL, crc INTEGER NOT NULL, UNIQUE (run, first)
+) STRICT;
+"""
+SCHEMA: Final = f"""{TERMS_SCHEMA}
 CREATE TABLE about (version INTEGER NOT NULL, node TEXT NOT NULL, epoch TEXT NOT NULL, key BLOB NOT NULL) STRICT;
 CREATE TABLE head (
     quiet INTEGER NOT NULL, sealed INTEGER NOT NULL, indexed INTEGER NOT NULL
@@ -40,10 +47,6 @@ CREATE TABLE records (
     verdict TEXT NOT NULL, reason TEXT, raw_ref TEXT, crc INTEGER NOT NULL, raw BLOB
 ) STRICT;
 CREATE INDEX records_by_time ON records (received_at);
-CREATE TABLE runs (run INTEGER PRIMARY KEY, after INTEGER NOT NULL, last INTEGER NOT NULL, records INTEGER NOT NULL) STRICT;
-CREATE TABLE terms (
-    run INTEGER NOT NULL, first BLOB NOT NULL, entries BLOB NOT NULL, crc INTEGER NOT NULL, UNIQUE (run, first)
-) STRICT;
 CREATE TABLE protocols (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE TABLE state (
     space TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, expires_at INTEGER, crc INTEGER NOT NULL,
@@ -118,8 +121,11 @@ def keeps_log(connection: apsw.Connection) -> bool:
     return bool(connection.pragma("journal_mode") == "wal")
 
 
-def read_about(connection: apsw.Connection, path: Path) -> About:
-    """What a file of ours says of itself. A damaged header must not switch the checksums off unnoticed."""
+def read_about(connection: apsw.Connection, path: Path, oldest: int = VERSION) -> About:
+    """What a file of ours says of itself. A damaged header must not switch the checksums off unnoticed.
+
+    `oldest` is the oldest version that the caller can do with.
+    """
     with failures(path):
         if connection.reserve_bytes("main") != CHECKSUM_BYTES or connection.pragma("checksum_verification") != "1":
             raise damaged("the header is damaged, or this is not a journal", path)
@@ -130,10 +136,11 @@ def read_about(connection: apsw.Connection, path: Path) -> About:
             raise damaged(f"this is not a journal: {error}", path) from error
     if not _is_plausible(found):  # another table's page in the place of this one
         raise damaged("what the journal says of itself cannot be", path)
-    if found.version != VERSION:
+    if not oldest <= found.version <= VERSION:
+        known = OLDEST <= found.version < VERSION
         raise SynclineError(
             f"the journal has version {found.version}, this program knows version {VERSION}",
-            hint="use the version of syncline that made it",
+            hint="start the node, which brings it up to date" if known else "use the version of syncline that made it",
             about=str(path),
         )
     return found

@@ -75,13 +75,16 @@ class Index:
 
     def load(self, connection: apsw.Connection, after: int) -> None:
         """Remember the terms of the records after this lsn."""
-        self._fill(connection, self._memory[1], after, FOREVER)
+        remember(connection, self.lexicon, self._memory[1], after, FOREVER)
 
     def reload(self, connection: apsw.Connection) -> None:
         """Look at the runs there are: when the journal opens, or when it is not sure which were committed."""
         found, before = runs(connection), {run.number for run in self._runs}
         names = {run.number: names_of(connection, run.number) for run in found if run.number not in before}
-        self.settle(Change(found, names))  # all of it or, if it cannot be read, nothing
+        change = Change(found, names)
+        if len(self._memory[0]):  # it may have become a run, though the commit seemed to fail
+            change.indexed = next((run.last for run in found if run.number == self._number), None)
+        self.settle(change)  # all of it or, if it cannot be read, nothing
 
     def waiting(self, spans: list[Span]) -> tuple[list[int], int]:
         """Records with terms there that may be in no run, and up to which lsn the runs have all.
@@ -185,23 +188,14 @@ class Index:
             if one.records + two.records > limits.JOURNAL_RUN_RECORDS // 2:
                 continue
             number, terms = 1 + max(run.number for run in self._runs), Newest()
-            self._fill(connection, terms, one.after, two.last)
-            remove_chunks(connection, number)  # what a crash left behind
-            for kind in KINDS:
-                write_chunks(connection, number, kind, terms.entries(kind))
+            remember(connection, self.lexicon, terms, one.after, two.last)
             for run in (one, two):
                 remove_run(connection, run.number)
             joined = Run(number, one.after, two.last, len(terms))
-            write_run(connection, joined)
+            write_whole(connection, joined, terms)
             change.runs[at : at + 2] = [joined]
             change.names[number] = terms.entries(NAME)
             return
-
-    def _fill(self, connection: apsw.Connection, newest: Newest, after: int, last: int) -> None:
-        """Make the terms of stored records."""
-        rows: Any = connection.execute(_TERMS_OF, (after, last)).fetchall()
-        named = [(row[0], expiry_of(row[1:]), self.lexicon.name_of(row[1:]), row[1:]) for row in rows]
-        newest.add(named, self.lexicon)
 
     def _remembered(self, name: bytes) -> int | None:
         """When a name is free again, if one of the newest records bears it."""
@@ -223,3 +217,18 @@ class Index:
                 return 0
             return expiry
         return 0
+
+
+def remember(connection: apsw.Connection, lexicon: Lexicon, newest: Newest, after: int, last: int) -> None:
+    """Make the terms of stored records anew."""
+    rows: Any = connection.execute(_TERMS_OF, (after, last)).fetchall()
+    named = [(row[0], expiry_of(row[1:]), lexicon.name_of(row[1:]), row[1:]) for row in rows]
+    newest.add(named, lexicon)
+
+
+def write_whole(connection: apsw.Connection, run: Run, terms: Newest) -> None:
+    """Make a run of these terms at once."""
+    remove_chunks(connection, run.number)  # what a crash left behind
+    for kind in KINDS:
+        write_chunks(connection, run.number, kind, terms.entries(kind))
+    write_run(connection, run)

@@ -16,7 +16,7 @@ import msgspec
 from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
-from syncline.journal.database import About, check_whole, connect, damaged, failures, read_about
+from syncline.journal.database import VERSION, About, check_whole, connect, damaged, failures, read_about
 from syncline.journal.queries import by_terms, is_full, plain, rest_of
 from syncline.journal.rows import Row
 from syncline.journal.terms import Lexicon, Where
@@ -79,13 +79,13 @@ class Reading:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[Reading]:
-    """Open a journal to read it."""
+def reading(path: Path, oldest: int = VERSION) -> Iterator[Reading]:
+    """Open a journal to read it. Whoever asks for no terms can do with an older version."""
     check_whole(path)
     if not path.exists():
         raise UsageError("there is no journal", hint="run `syncline up` once, or name the file", about=str(path))
     connection = connect(path)
     try:
-        yield Reading(path, connection, read_about(connection, path))
+        yield Reading(path, connection, read_about(connection, path, oldest))
     finally:
         connection.close()

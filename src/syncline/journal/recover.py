@@ -28,7 +28,7 @@ from syncline.core.settings import JournalSettings
 from syncline.formats.records import RECORD_SCHEMA
 from syncline.formats.segments import read_segment
 from syncline.journal import state
-from syncline.journal.database import About, recovered_beside, sync_folder
+from syncline.journal.database import OLDEST, About, recovered_beside, sync_folder
 from syncline.journal.files import Files
 from syncline.journal.mark import Mark, mark_path, read_mark
 from syncline.journal.reading import reading
@@ -96,7 +96,7 @@ def _readable(path: Path) -> tuple[About | None, list[StateChange], bool]:
     about = None
     found: list[StateChange] = []
     try:
-        with reading(path) as journal:
+        with reading(path, OLDEST) as journal:
             about = journal.about
             for row in journal.connection.execute("SELECT * FROM state"):
                 space, key, value, expires_at, _ = state.checked(row)

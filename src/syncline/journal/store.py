@@ -29,6 +29,8 @@ from syncline.journal import state as states
 from syncline.journal.blobs import BlobStore, LocalBlobs
 from syncline.journal.database import (
     CHECKSUM_VFS,
+    OLDEST,
+    VERSION,
     About,
     check_whole,
     connect,
@@ -50,6 +52,7 @@ from syncline.journal.retention import Retention, Swept
 from syncline.journal.rows import Row, batch_of, record_of, row_of
 from syncline.journal.submissions import Gate, Item, Job, Submission, open_gates, running_loop
 from syncline.journal.terms import Lexicon
+from syncline.journal.upgrade import upgrade
 from syncline.journal.writer import Writer
 
 _NOTHING: Final = Intake.NOTHING  # members of enums are slow to look up
@@ -131,11 +134,13 @@ class Journal:
                     _check_absence(path)
                     create(connection, node=node, epoch=new_epoch(clock.now()))
                     sync_folder(path.parent)
-                about = read_about(connection, path)
+                about = read_about(connection, path, OLDEST)
                 _check_owner(about, node, path)
                 _check_mark(about, path)
                 _check_original(about, connection, path)
                 keep_log(connection)
+                if about.version < VERSION:
+                    about = upgrade(connection, path, about)
                 return cls(path, connection, about, mark, clock, settings, free_space, blobs)
         except BaseException:
             if connection is not None:
