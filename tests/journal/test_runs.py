@@ -14,7 +14,7 @@ from syncline.journal.database import SCHEMA
 from syncline.journal.newest import KINDS, Newest
 from syncline.journal.rows import Row, row_of
 from syncline.journal.runs import Run, entries, holds, lsns, newest_entry, remove_run, runs, write_chunks, write_run
-from syncline.journal.terms import NAME, TERM_BYTES, Lexicon, Where, expiry_of, lsn_of
+from syncline.journal.terms import NAME, TERM_BYTES, WIDTHS, Lexicon, Where, expiry_of, lsn_of
 from tests.journal.conftest import arrival
 
 LEXICON = Lexicon(b"secret")
@@ -61,6 +61,14 @@ def spans(**asked: Any) -> Where:
     where = LEXICON.spans(RecordQuery(**asked), ["a", "b"])
     assert where is not None
     return where
+
+
+def test_names_that_share_half_of_their_hash_are_sorted_by_the_rest() -> None:
+    newest, row = Newest(), row_of(arrival())
+    names = [NAME + half + bytes([n]) * 8 for n in range(200, 0, -1) for half in (b"the same", b"differs?")]
+    newest.add([(lsn, 5, name, row) for lsn, name in enumerate(names, 1)], LEXICON)
+    found, width = newest.entries(NAME), WIDTHS[NAME]
+    assert [found[start : start + TERM_BYTES] for start in range(0, len(found), width)] == sorted(names)
 
 
 @given(stored())

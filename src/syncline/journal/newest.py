@@ -6,7 +6,9 @@ Written by the writer's thread alone and read by any. Runs and their tables are 
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
@@ -17,6 +19,7 @@ from syncline.journal.rows import Row
 from syncline.journal.terms import (
     KEY,
     KEYED,
+    LSN_AT,
     NAME,
     NO_SEQ,
     NUMBERED,
@@ -30,12 +33,13 @@ from syncline.journal.terms import (
     WIDTHS,
     Lexicon,
     Span,
-    numbered,
 )
 
 Named = tuple[int, int | None, bytes, Row]  # lsn; when the name is free again, None if it was not taken; name; row
 KINDS: Final = (NAME, REFUSED, KEYED, TOPICAL, NUMBERED, PUBLISHED)
-_Numbers = npt.NDArray[np.uint64]
+_Column = npt.NDArray[np.uint64]
+_BIG: Final = np.dtype(">u8")  # as numbers stand in entries
+_NOT_TAKEN: Final = -1
 
 
 class Newest:
@@ -43,7 +47,7 @@ class Newest:
 
     def __init__(self) -> None:
         self.lsns: list[int] = []
-        self._expiries: list[int | None] = []  # of names
+        self._expiries = array("q")  # of names
         self._names: list[bytes] = []
         self._topics: list[bytes] = []
         self._keys: list[bytes] = []
@@ -62,7 +66,7 @@ class Newest:
         names = [name for _, _, name, _ in records]
         rows = [row for _, _, _, row in records]
         self._seqs += [row[SEQ] for row in rows]
-        self._expiries += [expiry for _, expiry, _, _ in records]
+        self._expiries.extend([_NOT_TAKEN if expiry is None else expiry for _, expiry, _, _ in records])
         self._topics += map(lexicon.topic, [row[TOPIC] for row in rows])
         self._keys += map(lexicon.key, [row[KEY] for row in rows])
         self._publishers += map(lexicon.publisher, [row[PUBLISHER] for row in rows])
@@ -88,7 +92,8 @@ class Newest:
     def expiry(self, name: bytes) -> int | None:
         """When this name is free again, as far as is known here."""
         place = self._bearers.get(name)
-        return None if place is None else self._expiries[place]
+        expiry = _NOT_TAKEN if place is None else self._expiries[place]
+        return None if expiry == _NOT_TAKEN else expiry
 
     def _file(self) -> None:
         """Make every record found by its terms. Only readers need that, so it is not done for each commit."""
@@ -102,37 +107,61 @@ class Newest:
 
     def entries(self, kind: bytes) -> bytes:
         """All entries of one kind, sorted."""
-        lsns = np.array(self.lsns, np.uint64)
         if kind in (NAME, REFUSED):
-            taken = kind == NAME
-            names = [
-                name if (expiry is not None) is taken else b""
-                for name, expiry in zip(self._names, self._expiries, strict=True)
-            ]
-            return _sorted(
-                kind, names, [lsns, np.array([expiry or 0 for expiry in self._expiries], np.uint64)][: 1 + taken]
-            )
+            expiries = np.frombuffer(self._expiries, np.int64)
+            is_there = (expiries >= 0) == (kind == NAME)
+            return _sorted(kind, self._names, is_there, [self._numbers(), expiries.astype(_BIG)][: 1 + (kind == NAME)])
         if kind == KEYED:
-            return _sorted(kind, self._keys, [lsns])
+            return _sorted(kind, self._keys, _is_there(self._keys), [self._numbers()])
         if kind == TOPICAL:
-            return _sorted(kind, self._topics, [lsns])
-        seqs = np.frombuffer(b"".join([seq or NO_SEQ for seq in self._seqs]), ">u8").astype(np.uint64)
+            return _sorted(kind, self._topics, _is_there(self._topics), [self._numbers()])
+        seqs = np.frombuffer(b"".join([seq or NO_SEQ for seq in self._seqs]), _BIG)
         if kind == PUBLISHED:
-            return _sorted(kind, self._publishers, [seqs, lsns])
-        topics = [
-            numbered(topic) if topic and seq is not None else b""
-            for topic, seq in zip(self._topics, self._seqs, strict=True)
-        ]
-        return _sorted(kind, topics, [seqs, lsns])
+            return _sorted(kind, self._publishers, _is_there(self._publishers), [seqs, self._numbers()])
+        is_there = _is_there(self._topics) & _is_there(self._seqs)
+        return _sorted(kind, self._topics, is_there, [seqs, self._numbers()])
+
+    def _numbers(self) -> _Column:
+        """The lsns, of which hardly any are missing."""
+        lsns = self.lsns
+        if lsns and lsns[-1] - lsns[0] + 1 == len(lsns):
+            return np.arange(lsns[0], lsns[-1] + 1).astype(_BIG)
+        return np.array(lsns, _BIG)
 
 
-def _sorted(kind: bytes, terms: list[bytes], numbers: list[_Numbers]) -> bytes:
-    """Entries of terms, where there is one, with the numbers of the same place, sorted and one after the other."""
+def _is_there(terms: Sequence[bytes | None]) -> npt.NDArray[np.bool_]:
+    if all(terms):  # usually
+        return np.ones(len(terms), np.bool_)
+    return np.fromiter(map(bool, terms), np.bool_, len(terms))
+
+
+def _sorted(kind: bytes, terms: list[bytes], is_there: npt.NDArray[np.bool_], numbers: list[_Column]) -> bytes:
+    """Entries of the terms that are there, with the numbers of the same place, sorted and one after the other.
+
+    The terms may be of a related kind. Places are in the order of their lsns, and the sort keeps what is equal in order,
+    so the last number need not be compared: sorting whole entries as text would take three times as long.
+    """
+    if not is_there.any():
+        return b""
+    if not is_there.all():
+        terms = [term for term, there in zip(terms, is_there.tolist(), strict=True) if there]
+        numbers = [column[is_there] for column in numbers]
     joined = np.frombuffer(b"".join(terms), np.uint8).reshape(-1, TERM_BYTES)
     entries = np.empty((len(joined), WIDTHS[kind]), np.uint8)
     entries[:, :TERM_BYTES] = joined
-    present = slice(None) if len(joined) == len(terms) else np.array([bool(term) for term in terms], np.bool_)
+    entries[:, 0] = kind[0]
     for n, column in enumerate(numbers):
         start = TERM_BYTES + 8 * n
-        entries[:, start : start + 8] = column[present].astype(">u8").view(np.uint8).reshape(-1, 8)
-    return np.sort(entries.view(f"S{WIDTHS[kind]}").ravel()).tobytes()
+        entries[:, start : start + 8] = column.view(np.uint8).reshape(-1, 8)
+    return entries[_order(joined, numbers[:-1] if kind == NAME else numbers)].tobytes()
+
+
+def _order(terms: npt.NDArray[np.uint8], numbers: list[_Column]) -> npt.NDArray[np.intp]:
+    """How to sort entries of these terms and numbers."""
+    high, low = (np.ascontiguousarray(terms[:, at : at + 8]).view(_BIG).ravel().astype(np.uint64) for at in (1, 9))
+    between = [column.astype(np.uint64) for column in numbers[:-1]]  # the last one is the lsn
+    order = np.lexsort((*between, high)) if between else np.argsort(high, kind="stable")
+    highs, lows = high[order], low[order]
+    if np.any((highs[1:] == highs[:-1]) & (lows[1:] != lows[:-1])):  # half of a hash tells nearly all apart
+        return np.lexsort((*between, low, high))
+    return order
