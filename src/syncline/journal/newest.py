@@ -19,7 +19,6 @@ from syncline.journal.rows import Row
 from syncline.journal.terms import (
     KEY,
     KEYED,
-    LSN_AT,
     NAME,
     NO_SEQ,
     NUMBERED,
