@@ -19,7 +19,7 @@ run: $(READY)    ## Set up, then run the demo
 test: $(READY)   ## Set up, then lint, type-check and run all tests but the slow ones
 	$(PYTHON) tools/setup.py --tests
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -q --ignore=tests/campaigns -m "not slow"
+	$(BIN)/python -m pytest -q --ignore=tests/campaigns -m "not slow" -n 2 --dist loadgroup
 
 setup: $(READY)  ## Make the virtual environment and install the pinned packages
 

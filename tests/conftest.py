@@ -52,3 +52,10 @@ def _fail_if_skipped(report: Any) -> None:
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
         report.outcome = "failed"
         report.longrepr = f"skipped with CI=true: {report.longrepr}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For two workers: the tests of one file stay together, and so do all of the lake, which share one Spark."""
+    for item in items:
+        file = item.path.relative_to(Path(__file__).parent)
+        item.add_marker(pytest.mark.xdist_group("lake" if file.parts[0] == "lake" else str(file)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from syncline.protocols.svs.service import join
 from syncline.protocols.svs.session import Options, Publication
 from tests.campaigns.conftest import LONG, Figures
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.campaign, pytest.mark.anyio]
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,12 +48,6 @@ class Life:
         self._process.wait()
         self._lines.close()
         return {int(seq): text for seq, _, text in (line.partition(" ") for line in found)}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.timeout(1_800)

@@ -10,12 +10,13 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -45,7 +46,7 @@ def run_page(page: Path, folder: Path, seconds: float = 110.0) -> None:
     blocks = blocks_of(page)
     steps = [block for block in blocks if block.language in ("sh", "python")]
     assert steps, "a page without examples"
-    ports = _free_ports()
+    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
     script = "\n".join(["set -e", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT", *map(_step, steps)])
     script = re.sub(r"\b(" + "|".join(map(str, PORTS)) + r")\b", lambda match: str(ports[int(match[1])]), script)
     process = subprocess.Popen(
@@ -85,17 +86,6 @@ def _check(step: Block, promised: list[str], said: str) -> None:
         pattern = re.escape(" ".join(line.split())).replace("…", ".*")
         if not any(re.fullmatch(pattern, each) for each in lines):
             pytest.fail(f"{step.where} does not print {line!r}, but:\n{said[-3000:]}")
-
-
-def _free_ports() -> dict[int, int]:
-    """A free port for each, all found before any is let go, so that they differ."""
-    sockets = {port: socket.socket() for port in PORTS}
-    for each in sockets.values():
-        each.bind(("127.0.0.1", 0))
-    found = {port: each.getsockname()[1] for port, each in sockets.items()}
-    for each in sockets.values():
-        each.close()
-    return found
 
 
 def _environment(folder: Path, ports: dict[int, int]) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -24,15 +23,10 @@ from syncline.testing.segments import FakeJournal
 from syncline.testing.traffic import Traffic, seal
 from tests.lake.conftest import PROGRAM, environment
 from tests.lake.truth import assert_tables_equal
+from tests.ports import free_port
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def metrics(port: int) -> dict[str, float]:

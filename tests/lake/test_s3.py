@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -31,6 +30,7 @@ from syncline.testing.segments import FakeJournal
 from syncline.testing.traffic import Traffic, seal
 from tests.lake.conftest import command
 from tests.lake.truth import assert_tables_equal
+from tests.ports import free_port
 
 SECRET = "this-must-not-be-told"  # for a server on loopback that checks nothing
 
@@ -38,9 +38,7 @@ SECRET = "this-must-not-be-told"  # for a server on loopback that checks nothing
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """In a process of its own: delta-rs holds our interpreter while it waits for some answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,

@@ -108,6 +108,16 @@ async def test_every_cut_of_one_stream_gives_the_same() -> None:
         (masked(Opcode.TEXT, b"a", fin=False) + masked(Opcode.TEXT, b"b"), 1002),
         (masked(Opcode.TEXT, b"x" * 600, fin=False) + masked(Opcode.CONT, b"x" * 600), 1009),
     ],
+    ids=[
+        "too long",
+        "giant length",
+        "unmasked",
+        "unknown opcode",
+        "reserved bit",
+        "continues nothing",
+        "message in a message",
+        "too long in parts",
+    ],
 )
 async def test_what_breaks_the_protocol_ends_it_with_its_code(stream: bytes, code: int) -> None:
     found, socket, feed = await read_all([stream])

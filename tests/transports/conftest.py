@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import pytest
 
 from syncline.protocols.sdsp.service import PLUGIN
 from tests.nodes import NodeThread
+from tests.ports import free_port
 
 NATS_SERVER = Path(sys.executable).parent / "nats-server"
 
@@ -22,7 +22,7 @@ class NatsServer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.port = -1
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -42,7 +42,6 @@ class NatsServer:
             if time.monotonic() > deadline or self._process.poll() is not None:
                 raise RuntimeError(f"nats-server does not start: {log.read_text()[-2000:]}")
             time.sleep(0.02)
-        self.port = int(json.loads(found[0].read_text())["nats"][0].rsplit(":", 1)[1])
 
     def stop(self) -> None:
         if self._process is not None:

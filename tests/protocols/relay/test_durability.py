@@ -12,8 +12,9 @@ from syncline.core.errors import SynclineError
 from syncline.core.keys import NodeKey
 from syncline.core.retry import Backoff
 from syncline.protocols.relay.client import RelayClient
+from tests.ports import free_port
 from tests.relays import topic_of
-from tests.relays.processes import RelayProcess, free_ports
+from tests.relays.processes import RelayProcess
 
 NEWS = topic_of("news")
 SOON = Backoff(first=0.02, longest=0.2)
@@ -43,7 +44,7 @@ async def publish_until_killed(server: RelayProcess, kept: list[str], *, start: 
 
 
 async def test_a_killed_relay_has_everything_it_answered_true_to(tmp_path: Path) -> None:
-    server = RelayProcess(tmp_path / "a", free_ports(1)[0])
+    server = RelayProcess(tmp_path / "a", free_port())
     kept: list[str] = []
     try:
         for round_ in range(2):
@@ -63,7 +64,7 @@ async def test_a_killed_relay_has_everything_it_answered_true_to(tmp_path: Path)
 async def test_a_kill_at_a_named_point_of_the_commit_loses_nothing(
     tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = RelayProcess(tmp_path / "a", free_ports(1)[0])
+    server = RelayProcess(tmp_path / "a", free_port())
     kept: list[str] = []
     try:
         monkeypatch.setenv("SYNCLINE_CRASH_AT", f"{point}:12")
@@ -88,7 +89,7 @@ async def test_a_kill_at_a_named_point_of_the_commit_loses_nothing(
 
 
 async def test_what_was_acknowledged_before_a_kill_is_not_delivered_again(tmp_path: Path) -> None:
-    server, key = RelayProcess(tmp_path / "a", free_ports(1)[0]), NodeKey.generate()
+    server, key = RelayProcess(tmp_path / "a", free_port()), NodeKey.generate()
     try:
         await server.start()
         async with RelayClient(server.url) as alice, RelayClient(server.url, key) as bob:
