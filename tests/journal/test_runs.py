@@ -11,7 +11,7 @@ from syncline.core.ports import RecordQuery
 from syncline.core.record import SEQ_MAX
 from syncline.core.verdict import Outcome, Reason
 from syncline.journal.database import SCHEMA
-from syncline.journal.newest import KINDS, Newest
+from syncline.journal.newest import KINDS, Fresh, Newest
 from syncline.journal.rows import Row, row_of
 from syncline.journal.runs import Run, entries, holds, lsns, newest_entry, remove_run, runs, write_chunks, write_run
 from syncline.journal.terms import NAME, TERM_BYTES, WIDTHS, Lexicon, Where, expiry_of, lsn_of
@@ -44,7 +44,9 @@ def stored(draw: st.DrawFn) -> list[Row]:
 def newest_of(rows: list[Row]) -> Newest:
     newest = Newest()
     for row in rows:
-        newest.add([(row[0], expiry_of(row[1:]), LEXICON.name_of(row[1:]), row[1:])], LEXICON)
+        fresh = Fresh()
+        fresh.add(row[0], expiry_of(row[1:]), LEXICON.name_of(row[1:]), row[1:])
+        newest.add(fresh, LEXICON)
     return newest
 
 
@@ -66,7 +68,10 @@ def spans(**asked: Any) -> Where:
 def test_names_that_share_half_of_their_hash_are_sorted_by_the_rest() -> None:
     newest, row = Newest(), row_of(arrival())
     names = [NAME + half + bytes([n]) * 8 for n in range(200, 0, -1) for half in (b"the same", b"differs?")]
-    newest.add([(lsn, 5, name, row) for lsn, name in enumerate(names, 1)], LEXICON)
+    fresh = Fresh()
+    for lsn, name in enumerate(names, 1):
+        fresh.add(lsn, 5, name, row)
+    newest.add(fresh, LEXICON)
     found, width = newest.entries(NAME), WIDTHS[NAME]
     assert [found[start : start + TERM_BYTES] for start in range(0, len(found), width)] == sorted(names)
 

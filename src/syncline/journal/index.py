@@ -16,7 +16,7 @@ import apsw
 
 from syncline.core import limits
 from syncline.journal.names import Filters
-from syncline.journal.newest import KINDS, Named, Newest
+from syncline.journal.newest import KINDS, Fresh, Newest
 from syncline.journal.rows import COLUMNS
 from syncline.journal.runs import (
     Run,
@@ -115,10 +115,10 @@ class Index:
                 found.add(name)
         return found
 
-    def add(self, records: list[Named]) -> None:
+    def add(self, records: Fresh) -> None:
         """Remember newly committed records."""
         self._memory[1].add(records, self.lexicon)
-        self._since += len(records)
+        self._since += len(records.lsns)
 
     def due(self) -> bool:
         """Whether `merge` should go with the next commit."""
@@ -221,9 +221,11 @@ class Index:
 
 def remember(connection: apsw.Connection, lexicon: Lexicon, newest: Newest, after: int, last: int) -> None:
     """Make the terms of stored records anew."""
-    rows: Any = connection.execute(_TERMS_OF, (after, last)).fetchall()
-    named = [(row[0], expiry_of(row[1:]), lexicon.name_of(row[1:]), row[1:]) for row in rows]
-    newest.add(named, lexicon)
+    fresh = Fresh()
+    for lsn, *columns in connection.execute(_TERMS_OF, (after, last)):
+        row: Any = tuple(columns)
+        fresh.add(lsn, expiry_of(row), lexicon.name_of(row), row)
+    newest.add(fresh, lexicon)
 
 
 def write_whole(connection: apsw.Connection, run: Run, terms: Newest) -> None:

@@ -10,6 +10,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import count
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from syncline.journal.terms import (
     KEYED,
     NAME,
     NO_SEQ,
+    NOT_TAKEN,
     NUMBERED,
     PUBLISHED,
     PUBLISHER,
@@ -34,11 +36,28 @@ from syncline.journal.terms import (
     Span,
 )
 
-Named = tuple[int, int | None, bytes, Row]  # lsn; when the name is free again, None if it was not taken; name; row
 KINDS: Final = (NAME, REFUSED, KEYED, TOPICAL, NUMBERED, PUBLISHED)
 _Column = npt.NDArray[np.uint64]
 _BIG: Final = np.dtype(">u8")  # as numbers stand in entries
-_NOT_TAKEN: Final = -1
+_TOPIC, _KEY, _PUBLISHER, _SEQ = itemgetter(TOPIC), itemgetter(KEY), itemgetter(PUBLISHER), itemgetter(SEQ)
+
+
+class Fresh:
+    """Records that follow one another, column by column."""
+
+    __slots__ = ("expiries", "lsns", "names", "rows")
+
+    def __init__(self) -> None:
+        self.lsns: list[int] = []
+        self.expiries: list[int] = []  # when the name is free again
+        self.names: list[bytes] = []
+        self.rows: list[Row] = []
+
+    def add(self, lsn: int, expiry: int, name: bytes, row: Row) -> None:
+        self.lsns.append(lsn)
+        self.expiries.append(expiry)
+        self.names.append(name)
+        self.rows.append(row)
 
 
 class Newest:
@@ -60,18 +79,17 @@ class Newest:
     def __len__(self) -> int:
         return len(self.lsns)
 
-    def add(self, records: list[Named], lexicon: Lexicon) -> None:
+    def add(self, records: Fresh, lexicon: Lexicon) -> None:
         """Remember records that follow those that are here."""
-        names = [name for _, _, name, _ in records]
-        rows = [row for _, _, _, row in records]
-        self._seqs += [row[SEQ] for row in rows]
-        self._expiries.extend([_NOT_TAKEN if expiry is None else expiry for _, expiry, _, _ in records])
-        self._topics += map(lexicon.topic, [row[TOPIC] for row in rows])
-        self._keys += map(lexicon.key, [row[KEY] for row in rows])
-        self._publishers += map(lexicon.publisher, [row[PUBLISHER] for row in rows])
-        self._names += names
-        self._bearers.update(zip(names, count(len(self.lsns))))
-        self.lsns += [lsn for lsn, _, _, _ in records]  # last: readers look no further than this
+        rows = records.rows
+        self._seqs += map(_SEQ, rows)
+        self._expiries.extend(records.expiries)
+        self._topics += map(lexicon.topic, map(_TOPIC, rows))
+        self._keys += map(lexicon.key, map(_KEY, rows))
+        self._publishers += map(lexicon.publisher, map(_PUBLISHER, rows))
+        self._names += records.names
+        self._bearers.update(zip(records.names, count(len(self.lsns))))
+        self.lsns += records.lsns  # last: readers look no further than this
 
     def between(self, span: Span) -> list[int]:
         """The numbers of the records with an entry there; of some others too, if it is not their sequence numbers."""
@@ -91,8 +109,7 @@ class Newest:
     def expiry(self, name: bytes) -> int | None:
         """When this name is free again, as far as is known here."""
         place = self._bearers.get(name)
-        expiry = _NOT_TAKEN if place is None else self._expiries[place]
-        return None if expiry == _NOT_TAKEN else expiry
+        return None if place is None else self._expiries[place]
 
     def _file(self) -> None:
         """Make every record found by its terms. Only readers need that, so it is not done for each commit."""
@@ -108,7 +125,7 @@ class Newest:
         """All entries of one kind, sorted."""
         if kind in (NAME, REFUSED):
             expiries = np.frombuffer(self._expiries, np.int64)
-            is_there = (expiries >= 0) == (kind == NAME)
+            is_there = (expiries != NOT_TAKEN) == (kind == NAME)
             return _sorted(kind, self._names, is_there, [self._numbers(), expiries.astype(_BIG)][: 1 + (kind == NAME)])
         if kind == KEYED:
             return _sorted(kind, self._keys, _is_there(self._keys), [self._numbers()])

@@ -24,6 +24,7 @@ from syncline.core.record import SEQ_MAX
 from syncline.journal.rows import COLUMNS, Row, seq_bytes
 
 FOREVER: Final = 2**63 - 1
+NOT_TAKEN: Final = -1  # in the place of an expiry: the record was not accepted, so its id is nobody's name
 TERM_BYTES: Final = 17  # what kind of term it is, and a hash
 NAME, REFUSED, KEYED, TOPICAL, NUMBERED, PUBLISHED = b"n", b"r", b"k", b"t", b"s", b"p"
 WIDTHS: Final = {NAME: 33, REFUSED: 25, KEYED: 25, TOPICAL: 25, NUMBERED: 33, PUBLISHED: 33}  # of entries
@@ -68,7 +69,7 @@ class Lexicon:
         """The entries of one stored row. Of many at once, runs.py makes the same ones faster."""
         number, row = _number(row[0]), row[1:]
         expiry, seq = expiry_of(row), row[SEQ]
-        found = [self.name_of(row) + number + (b"" if expiry is None else _number(expiry))]
+        found = [self.name_of(row) + number + (b"" if expiry == NOT_TAKEN else _number(expiry))]
         if topic := self.topic(row[TOPIC]):
             found.append(topic + number)
             if seq is not None:
@@ -127,10 +128,10 @@ def numbered(topic: bytes) -> bytes:
     return NUMBERED + topic[1:]
 
 
-def expiry_of(row: Row) -> int | None:
-    """When the name of a row without its lsn is free again; None if it never was taken."""
+def expiry_of(row: Row) -> int:
+    """When the name of a row without its lsn is free again."""
     if row[VERDICT] != "accept":
-        return None
+        return NOT_TAKEN
     return FOREVER if row[EXPIRES_AT] is None else int(row[EXPIRES_AT])
 
 

@@ -24,11 +24,11 @@ from syncline.journal.database import About, failures, insert, insert_values
 from syncline.journal.disk import Intake, Watermark
 from syncline.journal.index import Change, Index
 from syncline.journal.mark import Mark
-from syncline.journal.newest import Named
+from syncline.journal.newest import Fresh
 from syncline.journal.refusals import Refusals
-from syncline.journal.rows import STORED, Row, row_of
+from syncline.journal.rows import STORED, row_of
 from syncline.journal.submissions import Job, Submission, SubmissionQueue, answer
-from syncline.journal.terms import FOREVER
+from syncline.journal.terms import FOREVER, NOT_TAKEN
 
 DUPLICATE: Final = ignore(Reason.DUPLICATE)
 
@@ -36,13 +36,12 @@ DUPLICATE: Final = ignore(Reason.DUPLICATE)
 class Group:
     """What one commit adds."""
 
-    __slots__ = ("change", "named", "newest", "protocols", "quiet", "rows")
+    __slots__ = ("change", "fresh", "newest", "protocols", "quiet")
 
     def __init__(self, newest: int, quiet: int) -> None:
         self.newest = newest
         self.quiet = quiet
-        self.rows: list[Row] = []
-        self.named: list[Named] = []
+        self.fresh = Fresh()
         self.protocols: set[str] = set()  # not seen before
         self.change: Change | None = None  # to terms
 
@@ -154,10 +153,10 @@ class Writer:
         Every statement lets go of the interpreter's lock and has to win it back from the event loop. With one statement
         the whole commit runs beside the loop; with five it hardly ever does.
         """
-        group, lsn, names = Group(self.newest, self._quiet), self.newest, set[bytes]()
+        group, lsn = Group(self.newest, self._quiet), self.newest
         values: list[Any] = []
         changes: list[StateChange] = []
-        named, accept, protocols = group.named, Outcome.ACCEPT, self._protocols
+        fresh, accept, protocols = group.fresh, Outcome.ACCEPT, self._protocols
         for submission in submissions:
             if submission.state:
                 if not state.only_puts(submission.state):
@@ -168,11 +167,13 @@ class Writer:
                     return None
                 lsn += 1
                 expires_at = arrival.expires_at
-                names.add(name)
                 values.append(lsn)
                 values += row
-                named.append((lsn, FOREVER if expires_at is None else expires_at, name, row))
-        count = lsn - self.newest
+                fresh.names.append(name)
+                fresh.rows.append(row)
+                fresh.expiries.append(FOREVER if expires_at is None else expires_at)
+        fresh.lsns.extend(range(self.newest + 1, lsn + 1))
+        names, count = set(fresh.names), len(fresh.names)
         if len(names) != count or not count:
             return None
         if self._index.takes(self._connection, names, now):
@@ -214,14 +215,15 @@ class Writer:
                     continue
                 state.apply(connection, submission.state)
             self._number(submission, group, live, now)
-        insert(connection, "INSERT INTO records", STORED, group.rows)
+        rows = [(lsn, *row) for lsn, row in zip(group.fresh.lsns, group.fresh.rows, strict=True)]
+        insert(connection, "INSERT INTO records", STORED, rows)
         self._refusals.write(connection)
         if self._index.due():
             group.change = self._index.merge(connection)
-        group.protocols = {row[1] for row in group.rows} - self._protocols
+        group.protocols = {row[1] for row in rows} - self._protocols
         for name in group.protocols:
             connection.execute("INSERT OR IGNORE INTO protocols VALUES (?)", (name,))
-        if not group.rows:
+        if not rows:
             group.quiet += 1
             connection.execute("UPDATE head SET quiet = ?", (group.quiet,))
         crash_point("journal.before-commit")
@@ -241,21 +243,20 @@ class Writer:
                 submission.kept.append((final, None))
                 continue
             group.newest += 1
-            group.rows.append((group.newest, *stored))
             submission.kept.append((final, group.newest))
-            expiry = None
+            expiry = NOT_TAKEN
             if final.accepted:
                 expiry = FOREVER if final.expires_at is None else final.expires_at
                 if expiry > now:
                     live.add(name)
-            group.named.append((group.newest, expiry, found_by, stored))
+            group.fresh.add(group.newest, expiry, found_by, stored)
 
     def _accept(self, group: Group) -> None:
         """The group is on disk: let the rest of the program see it."""
         self._protocols |= group.protocols
         if group.change is not None:
             self._index.settle(group.change)
-        self._index.add(group.named)
+        self._index.add(group.fresh)
         self.commits += 1
         self.newest, self._quiet = group.newest, group.quiet
         try:
