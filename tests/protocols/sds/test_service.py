@@ -154,7 +154,7 @@ async def test_every_kind_of_bad_message_is_refused_by_its_own_reason_and_kept_o
         assert [record.reason for record in ignored] == [reason for _, reason in harmless]
         assert [record.raw for record in ignored] == [None] * len(harmless)
         assert [record.raw for record in bob.records(verdict="accept")] == [encode(good)]
-        verdicts = bob.node.statistics()["verdicts"]
+        verdicts = await _verdicts(bob, 1 + len(bad) + len(harmless))
         assert {f"sds/reject/{reason}" for _, reason in bad} | {f"sds/ignore/{reason}" for _, reason in harmless} == {
             name for name, count in verdicts.items() if count == 1 and not name.startswith("sds/accept")
         }
@@ -200,6 +200,15 @@ async def _rows(place: Running, count: int) -> None:
     with anyio.fail_after(10):
         while len(place.records()) < count:
             await anyio.sleep(0.01)
+
+
+async def _verdicts(place: Running, count: int) -> dict[str, int]:
+    """What the node counted, once it has counted so many: it does so after the commit."""
+    with anyio.fail_after(10):
+        while sum(place.node.statistics()["verdicts"].values()) < count:
+            await anyio.sleep(0.01)
+    counted: dict[str, int] = place.node.statistics()["verdicts"]
+    return counted
 
 
 async def test_forgeries_do_not_use_up_the_share_of_whom_they_claim_to_be(tmp_path: Path) -> None:
