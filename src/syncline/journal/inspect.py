@@ -1,12 +1,20 @@
-"""What is in a journal: figures for people, from one short look. Checks nothing beyond what it reads."""
+"""What is in a journal: figures for people, from one short look, and whether all of its pages can be read.
+
+Rows, terms, blobs and segments are checked by verify.py.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+import apsw
 import msgspec
 
 from syncline.journal.reading import reading
+
+_STEPS: Final = 1_000  # of SQLite's, between two looks at the time
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -72,3 +80,14 @@ def inspect(path: Path) -> Inspection:
         database_bytes=path.stat().st_size,
         log_bytes=log.stat().st_size if log.exists() else 0,
     )
+
+
+def damaged_page(path: Path, is_over: Callable[[], bool]) -> str | None:
+    """What reading every page finds damaged first; nothing if all are sound; None if there was no time for all."""
+    with reading(path) as journal:
+        journal.connection.set_progress_handler(is_over, _STEPS)
+        try:
+            found: str = journal.one("PRAGMA quick_check(1)")
+        except apsw.InterruptError:
+            return None
+    return "" if found == "ok" else found.splitlines()[-1]
