@@ -328,6 +328,23 @@ def test_damage_met_while_writing_stops_the_intake_and_is_shown(journal: Journal
     assert len(journal.read(RecordQuery())) == 1
 
 
+@pytest.mark.parametrize(
+    "query", [RecordQuery(topic="news"), RecordQuery(key="k0"), RecordQuery()], ids=["topic", "key", "lsn"]
+)
+def test_a_damaged_page_is_damage_by_whatever_way_it_is_read(
+    open_journal: Callable[..., Journal], query: RecordQuery
+) -> None:
+    journal = open_journal()
+    journal.append_sync([arrival(b"%d" % n, raw=bytes([n]) * 200, key=f"k{n % 2}") for n in range(200)])
+    journal.close()
+    journal = open_journal()
+    data = bytearray(journal.path.read_bytes())
+    data[data.index(bytes([48]) * 200)] ^= 1
+    journal.path.write_bytes(data)
+    with pytest.raises(CorruptionError, match="a page of the journal does not match its checksum"):
+        journal.read(query)
+
+
 async def test_whoever_waits_for_the_next_record_hears_of_damage(journal: Journal) -> None:
     journal.append_sync([arrival(b"1")], [StateChange(space="s", key=b"k", value=b"v")])
     heard: list[str] = []

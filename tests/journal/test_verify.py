@@ -116,6 +116,22 @@ def test_a_file_that_ends_in_the_middle_of_a_page_is_named_whatever_the_missing_
     assert "the file ends in the middle of a page" in {problem.what for problem in verify(path).problems}
 
 
+def test_damage_ends_one_check_and_the_others_tell_what_is_intact(
+    open_journal: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncline.journal.verify._PAGE", 5)
+    journal = filled(open_journal(), count=200, large=0)
+    journal.close()
+    data = bytearray(journal.path.read_bytes())
+    data[data.index(bytes([47]) * 200)] ^= 1  # in the message of record 48
+    journal.path.write_bytes(data)
+    found = verify(journal.path)
+    assert [problem.what for problem in found.problems] == ["a page of the journal does not match its checksum"]
+    assert 25 <= found.records <= 45
+    assert found.records % 5 == 0
+    assert found.states == 30
+
+
 def test_a_missing_blob_is_named(open_journal: Open, tmp_path: Path) -> None:
     blobs = LocalBlobs(tmp_path / "blobs")
     journal = open_journal()

@@ -192,6 +192,17 @@ def failures(path: Path) -> Iterator[None]:
         raise UnavailableError(f"the journal cannot be opened: {error}", about=str(path)) from error
 
 
+@contextmanager
+def moment(connection: apsw.Connection) -> Iterator[None]:
+    """Several reads of one and the same state, though others write. The log cannot be trimmed meanwhile: be quick."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:  # a read that fails on damage ends it
+            connection.execute("ROLLBACK")
+
+
 def insert(connection: apsw.Connection, into: str, select: str, rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert many rows by few statements: `into` the table, `select` from column1, column2, …."""
     if rows:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
+from syncline.journal.database import moment
 from syncline.journal.names import Filters
 from syncline.journal.rows import SELECT, Row, seq_bytes
 from syncline.journal.runs import lsns as in_span
@@ -56,8 +57,7 @@ def by_terms(
     filters: Filters | None = None,
 ) -> list[Row]:
     """The rows that answer a query, from runs up to `indexed` and from `waiting` after that."""
-    connection.execute("BEGIN")  # runs come and go
-    try:
+    with moment(connection):  # runs come and go
         stored = _stored(connection, query, where, indexed, filters)
         newer = [waiting[::-1] if query.descending else waiting]
         left = _limit(query)
@@ -69,8 +69,6 @@ def by_terms(
                 rest = rest_of(query, rows)
                 rows += _select(connection, rest, left - len(rows), [_AMONG], [apsw.carray(array("q", lsns))])
         return rows
-    finally:
-        connection.execute("ROLLBACK")
 
 
 def _stored(

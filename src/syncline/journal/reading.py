@@ -16,7 +16,7 @@ import msgspec
 from syncline.core import limits
 from syncline.core.errors import UsageError
 from syncline.core.ports import RecordQuery
-from syncline.journal.database import VERSION, About, check_whole, connect, damaged, failures, read_about
+from syncline.journal.database import VERSION, About, check_whole, connect, damaged, failures, moment, read_about
 from syncline.journal.queries import by_terms, is_full, plain, rest_of
 from syncline.journal.rows import Row
 from syncline.journal.terms import Lexicon, Where
@@ -40,13 +40,9 @@ class Reading:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """Several reads of one and the same state, though others write. The log cannot be trimmed meanwhile: be quick."""
-        with failures(self.path):
-            self.connection.execute("BEGIN")
-            try:
-                yield
-            finally:
-                self.connection.execute("ROLLBACK")
+        """Several reads of one and the same state; see `database.moment`."""
+        with failures(self.path), moment(self.connection):
+            yield
 
     def pages(self, query: RecordQuery, rows: int = limits.API_PAGE_RECORDS) -> Iterator[list[Row]]:
         """The stored rows that match, in short reads, so that the writer's log can always be trimmed."""

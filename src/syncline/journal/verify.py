@@ -19,7 +19,7 @@ from syncline.core.ports import RecordQuery
 from syncline.formats.segments import SegmentName, read_segment
 from syncline.journal import state
 from syncline.journal.blobs import BlobStore
-from syncline.journal.database import About
+from syncline.journal.database import About, failures
 from syncline.journal.mark import read_mark
 from syncline.journal.reading import Reading, reading
 from syncline.journal.rows import COLUMNS, check_row
@@ -29,6 +29,7 @@ from syncline.journal.verify_terms import TermsCheck
 Progress = Callable[[str, int, int], None]  # what is being checked, done, of
 
 _RAW_REF: Final = COLUMNS.index("raw_ref") + 1
+_PAGE: Final = 1_000  # records read at once; those of the page that damage ends at are not counted
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -98,44 +99,52 @@ class _Work:
     def add(self, where: str, what: str) -> None:
         self.problems.append(Problem(where, what))
 
+    def add_once(self, where: str, what: str) -> None:
+        """The same damage may stop several checks."""
+        if Problem(where, what) not in self.problems:
+            self.add(where, what)
+
     def check_database(self, journal: Reading, blobs: BlobStore | None) -> None:
         where = str(journal.path)
         self._progress("pages", 0, 1)
         if journal.path.stat().st_size % limits.JOURNAL_PAGE_BYTES and not _has_log(journal.path):
             self.add(where, "the file ends in the middle of a page")  # SQLite takes zeros for what is missing
-        for (text,) in journal.all("PRAGMA integrity_check"):  # visits every page, so every page's checksum too
-            if text != "ok":
-                self.add(where, text)
         terms = TermsCheck(journal, partial(self.add, where))
         checks: tuple[Callable[[], None], ...] = (
+            partial(self._check_pages, journal),
             partial(self._check_records, journal, terms, blobs),
             terms.check_runs,
             terms.check_names,
             partial(self._check_states, journal),
             partial(self._check_small, journal),
+            partial(self._check_mark, journal),
         )
         for check in checks:
             try:
-                check()
-            except (
-                TypeError,
-                ValueError,
-                OverflowError,
-            ) as error:  # a page of another table in the place of one of these
+                with failures(journal.path):
+                    check()
+            except CorruptionError as error:  # the others go on: they tell how much is intact
+                self.add_once(where, error.message)
+            except (TypeError, ValueError, OverflowError) as error:  # a page of another table in the place of theirs
                 self.add(where, f"a table holds what cannot be in it: {error}")
-        mark = read_mark(journal.path)
-        if (
-            mark
-            and mark[0] == journal.about.epoch
-            and mark[1] > journal.one("SELECT coalesce(max(lsn), 0) FROM records")
-        ):
-            self.add(where, f"the journal ends at record {journal.about.newest}, but had come to record {mark[1]}")
+
+    def _check_pages(self, journal: Reading) -> None:
+        """Visits every page, so every page's checksum too."""
+        for (text,) in journal.all("PRAGMA integrity_check"):
+            if text != "ok":
+                self.add(str(journal.path), text)
+
+    def _check_mark(self, journal: Reading) -> None:
+        """That the journal goes as far as its note says it did."""
+        mark, about = read_mark(journal.path), journal.about
+        if mark and mark[0] == about.epoch and mark[1] > journal.one("SELECT coalesce(max(lsn), 0) FROM records"):
+            self.add(str(journal.path), f"the journal ends at record {about.newest}, but had come to record {mark[1]}")
 
     def _check_records(self, journal: Reading, terms: TermsCheck, blobs: BlobStore | None) -> None:
         """Every row's checksum; no hole after the sealed ones; every term in its table."""
         about, where = journal.about, str(journal.path)
         expected = about.sealed + 1
-        for rows in journal.pages(RecordQuery(before=about.newest + 1, limit=2**63 - 1)):
+        for rows in journal.pages(RecordQuery(before=about.newest + 1, limit=2**63 - 1), _PAGE):
             sound = []
             for row in rows:
                 if row[0] > about.sealed:
