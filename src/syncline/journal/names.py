@@ -102,8 +102,10 @@ def _held(table: npt.NDArray[Any], names: Collection[bytes]) -> list[tuple[bytes
     return [
         (name, word)
         for name, (a, b) in zip(names, _NAME.iter_unpack(b"".join(names)), strict=True)
-        if (word := words[a & mask] & words[b & mask] & words[a >> two & mask])  # hardly ever
-        and (word := word & words[b >> two & mask] & words[a >> three & mask] & words[b >> three & mask])
+        if (word := words[a & mask])  # every further look is a miss of the processor's cache
+        and (word := word & words[b & mask])  # seldom
+        and (word := word & words[a >> two & mask] & words[b >> two & mask])
+        and (word := word & words[a >> three & mask] & words[b >> three & mask])
     ]
 
 

@@ -376,12 +376,11 @@ class Journal:
     def _receipts(self, submission: Submission) -> list[Receipt]:
         if submission.error is not None:
             raise submission.error
-        node, epoch, first = self.node, self.epoch, submission.first
+        node, epoch, items, first = self.node, self.epoch, submission.items, submission.first
+        if first is not None and len(items) == 1:  # usually
+            return [Receipt(arrival=items[0][0], node=node, epoch=epoch, lsn=first)]
         if first is not None:
-            return [
-                Receipt(arrival=item[0], node=node, epoch=epoch, lsn=lsn)
-                for lsn, item in enumerate(submission.items, first)
-            ]
+            return [Receipt(arrival=item[0], node=node, epoch=epoch, lsn=lsn) for lsn, item in enumerate(items, first)]
         return [Receipt(arrival=arrival, node=node, epoch=epoch, lsn=lsn) for arrival, lsn in submission.kept]
 
     def _announce(self) -> None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from hashlib import sha256
-from typing import Final, NamedTuple
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
 
 from syncline.core import limits
 from syncline.core.ports import RecordQuery
@@ -55,7 +55,7 @@ class Lexicon:
         self.topic = self._texts(TOPICAL)
         self.key = self._texts(KEYED)
         self.publisher = self._texts(PUBLISHED)
-        self._prefixes: dict[tuple[bytes, str], bytes] = {}  # of ids, by protocol
+        self._of_ids: dict[tuple[bytes, str], Any] = {}  # hashes begun, by protocol: going on takes half the time
 
     def name(self, protocol: str, id_: bytes) -> bytes:
         """The term that only one live accepted record may have."""
@@ -106,20 +106,30 @@ class Lexicon:
         return Where([(term + numbers[0], term + numbers[1])], ordered=True)
 
     def _id(self, kind: bytes, protocol: str, id_: bytes) -> bytes:
-        prefix = self._prefixes.get((kind, protocol))
-        if prefix is None:
-            prefix = self._prefixes[kind, protocol] = b"%b%b%b\0" % (self._secret, kind, protocol.encode())
-        return kind + sha256(prefix + id_).digest()[: TERM_BYTES - 1]
+        begun = self._of_ids.get((kind, protocol))
+        if begun is None:
+            begun = self._of_ids[kind, protocol] = self._begin(b"%b%b\0" % (kind, protocol.encode()))
+        return self._go_on(kind, begun, id_)
 
     def _texts(self, kind: bytes) -> Callable[[str], bytes]:
-        """Makes terms of one kind of text, and none of no text. The same texts come again and again, so they are kept
-        at hand."""
-        prefix = self._secret + kind
+        """Makes terms of one kind of text, and none of no text. The same texts come again and again, so they are kept at
+        hand."""
+        begun = self._begin(kind)
 
         @lru_cache(maxsize=limits.JOURNAL_TERMS_CACHED)
         def term(text: str) -> bytes:
-            return kind + sha256(prefix + text.encode()).digest()[: TERM_BYTES - 1] if text else b""
+            return self._go_on(kind, begun, text.encode()) if text else b""
 
+        return term
+
+    def _begin(self, data: bytes) -> Any:
+        return blake2b(self._secret + data, digest_size=TERM_BYTES - 1)
+
+    @staticmethod
+    def _go_on(kind: bytes, begun: Any, data: bytes) -> bytes:
+        hashed = begun.copy()
+        hashed.update(data)
+        term: bytes = kind + hashed.digest()
         return term
 
 
