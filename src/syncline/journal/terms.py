@@ -66,7 +66,7 @@ class Lexicon:
         return self._id(NAME if row[VERDICT] == "accept" else REFUSED, row[PROTOCOL], row[ID])
 
     def entries(self, row: Row) -> list[bytes]:
-        """The entries of one stored row. Of many at once, runs.py makes the same ones faster."""
+        """The entries of one stored row. Of many at once, newest.py makes the same ones faster."""
         number, row = _number(row[0]), row[1:]
         expiry, seq = expiry_of(row), row[SEQ]
         found = [self.name_of(row) + number + (b"" if expiry == NOT_TAKEN else _number(expiry))]
